@@ -2,14 +2,16 @@
 
 LIB_SOURCES = \
 	src/core/check.c src/core/context.c src/core/env.c src/core/hash.c src/core/log.c src/core/status.c \
-	src/core/tensor.c
+	src/core/tensor.c src/plan/config_text.c src/plan/device_preset.c src/plan/gemm_problem.c src/plan/gemm_sm90.c \
+	src/plan/scale_problem.c src/plan/tma_rules.c
 
 LIB_ASSEMBLY =
 
 # What src/jit/embed.S includes, so that make rebuilds it.
-KERNEL_SOURCES =
+KERNEL_SOURCES = \
+	src/shared/base.h src/shared/gemm_args.h src/shared/gemm_sched.h src/shared/scale_args.h
 
 CLI_SOURCES =
 
 # Test programs that need no GPU: tests/unit/test_<name>.c each.
-UNIT_TESTS = core
+UNIT_TESTS = core sched plan

@@ -1,0 +1,260 @@
+#include "plan/gemm_sm90.h"
+
+#include "plan/tma_rules.h"
+#include "shared/base.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const struct config_field gemm_1d2d_fields[] = {GEMM_1D2D_CONFIG(CONFIG_NAMES)};
+const size_t gemm_1d2d_field_count = sizeof gemm_1d2d_fields / sizeof *gemm_1d2d_fields;
+
+enum {
+    WARPGROUP = 128,
+    WARPGROUP_ROWS = 64, /* of D: the M of every wgmma */
+    MAX_STAGES = 12,     /* more than any latency needs; keeps the barrier array small */
+    MAX_BLOCK_N = 192,   /* 64 x N accumulators and as many partial sums per warpgroup: N registers a thread */
+};
+
+/* ---- What the kernel can take -------------------------------------------------------------------------------- */
+
+static bool one_row_strides_unknown(const struct matrix *m, bool batch_invariant)
+{
+    /* With one row the stride is free, so TMA could take any K; batch invariance wants the same kernel for M = 1 and
+       M = 2 of a contiguous matrix, so it asks for what the stride would be. */
+    return batch_invariant && m->rows == 1 && m->cols % 16 != 0;
+}
+
+struct text gemm_1d2d_refusal(const struct gemm_problem *p, const dg_device_info *device, bool batch_invariant)
+{
+    struct text out = {""};
+    if (device->arch != 90) {
+        snprintf(out.s, sizeof out.s, "needs compute capability 9.0; the device has %d.%d", (int)device->arch / 10,
+                 (int)device->arch % 10);
+        return out;
+    }
+    if (p->k == 0) {
+        snprintf(out.s, sizeof out.s, "K is 0");
+        return out;
+    }
+    out = tma_refusal("a", &p->a);
+    if (out.s[0] == '\0')
+        out = tma_refusal("b", &p->b);
+    if (out.s[0] != '\0')
+        return out;
+    const int64_t tiles = p->batch * ceil_div(p->m, 64) * ceil_div(p->n, 16);
+    if (p->d.col_stride > 1 || (p->has_c && p->c.col_stride > 1))
+        snprintf(out.s, sizeof out.s, "d's (or c's) columns are not contiguous");
+    else if (p->m > INT32_MAX - 512 || p->n > INT32_MAX - 512 || p->k > INT32_MAX - 512 || tiles > INT32_MAX)
+        snprintf(out.s, sizeof out.s, "M, N, K or the number of tiles exceeds 31 bits");
+    else if (one_row_strides_unknown(&p->a, batch_invariant))
+        snprintf(out.s, sizeof out.s, "batch invariance: K=%lld is no multiple of 16", (long long)p->k);
+    return out;
+}
+
+/* ---- One configuration --------------------------------------------------------------------------------------- */
+
+static int32_t gcd128(int32_t n)
+{
+    int32_t low = n & -n; /* the largest power of two that divides n */
+    return low < SCALE_GROUP ? low : SCALE_GROUP;
+}
+
+/* A tile may touch at most two 128-blocks of N, since the kernel keeps two scales of B. */
+static bool tile_exists(int32_t block_m, int32_t block_n)
+{
+    if (block_n > MAX_BLOCK_N || (block_m > SCALE_GROUP && block_n > SCALE_GROUP))
+        return false; /* not enough registers */
+    if (block_m == 256 && SCALE_GROUP % block_n != 0)
+        return false; /* two slices times two scales: no registers either, and half the speed when tried */
+    return block_n <= SCALE_GROUP + gcd128(block_n);
+}
+
+static int32_t store_columns(int32_t block_n, int32_t element)
+{
+    int32_t cols = 128 / element;
+    while (block_n % cols != 0)
+        cols /= 2;
+    return cols;
+}
+
+/* Mirrors struct smem of the kernel, which checks the sum (static_assert on SMEM_BYTES). */
+static int32_t smem_bytes(const struct gemm_1d2d_config *c, int32_t element, int32_t stages)
+{
+    int32_t stage = (c->block_m + c->block_n) * SCALE_GROUP; /* operands */
+    stage += c->block_m * 4 + 2 * 4;                         /* scales */
+    stage += 2 * 8;                                          /* barriers */
+    int32_t staging = c->tma_store ? c->warpgroups * 2 * WARPGROUP_ROWS * c->store_cols * element : 0;
+    return (int32_t)round_up(stages * stage + staging, 128);
+}
+
+/* As many stages as fit; rather narrower stores, whose staging buffers are smaller, than fewer than four stages. */
+static bool fit_stages(struct gemm_1d2d_config *c, int32_t element, int32_t limit)
+{
+    if (c->tma_store && c->store_cols * element > 32 && smem_bytes(c, element, 4) > limit)
+        c->store_cols /= 2;
+    for (c->stages = MAX_STAGES; c->stages >= 3; --c->stages) {
+        c->smem_bytes = smem_bytes(c, element, c->stages);
+        if (c->smem_bytes <= limit)
+            return true;
+    }
+    return false;
+}
+
+/* Strips so high that the operands of the tiles in flight are as few bytes as possible. */
+static void choose_strips(struct gemm_sched *s, int32_t in_flight, int32_t rows, int32_t cols)
+{
+    int64_t best = INT64_MAX;
+    for (int32_t along_n = 0; along_n < 2; ++along_n)
+        for (int32_t strip = 1; strip <= 16; ++strip) {
+            int64_t across = min_i64(strip, along_n ? s->n_tiles : s->m_tiles);
+            int64_t along = min_i64(ceil_div(in_flight, across), along_n ? s->m_tiles : s->n_tiles);
+            int64_t bytes = along_n ? across * cols + along * rows : across * rows + along * cols;
+            if (bytes < best) {
+                best = bytes;
+                s->strip = strip;
+                s->strip_along_n = along_n;
+            }
+        }
+}
+
+struct matrix gemm_1d2d_scale_columns(const struct gemm_problem *p)
+{
+    struct matrix columns = p->sfa;
+    columns.rows = p->sfa.cols;
+    columns.row_stride = p->sfa.col_stride;
+    columns.cols = p->sfa.rows;
+    columns.col_stride = p->sfa.row_stride;
+    return columns;
+}
+
+static void fill_config(const struct gemm_problem *p, struct gemm_1d2d_config *c)
+{
+    int32_t element = (int32_t)dg_dtype_size(p->d.dtype);
+    c->warpgroups = c->block_m == 192 ? 3 : c->block_m == 64 ? 1 : 2;
+    c->d_type = (int32_t)p->d.dtype;
+    c->has_c = p->has_c;
+    const struct matrix scale_columns = gemm_1d2d_scale_columns(p);
+    c->sfa_tma = tma_refusal("sfa", &scale_columns).s[0] == '\0';
+    c->sfa_packed = p->sfa_packed;
+    c->sfb_packed = p->sfb_packed;
+    /* TMA loads fill with zeros from the exact end of a row, but stores whole units of 16 bytes. */
+    bool whole_units = p->n * element % 16 == 0;
+    c->tma_store = whole_units && tma_refusal("d", &p->d).s[0] == '\0';
+    c->store_cols = c->tma_store ? store_columns(c->block_n, element) : 0;
+}
+
+static double predict(const struct gemm_problem *p, const struct gemm_1d2d_plan *plan);
+
+bool gemm_1d2d_plan_tile(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms, int32_t block_m,
+                         int32_t block_n, int32_t cluster_m, int32_t cluster_n, struct gemm_1d2d_plan *plan)
+{
+    int32_t cluster = cluster_m * cluster_n;
+    if (!tile_exists(block_m, block_n) || cluster > num_sms)
+        return false;
+    *plan = (struct gemm_1d2d_plan){.cluster = cluster};
+    struct gemm_1d2d_config *c = &plan->config;
+    c->block_m = block_m;
+    c->block_n = block_n;
+    c->cluster_m = cluster_m;
+    c->cluster_n = cluster_n;
+    fill_config(p, c);
+    if (!fit_stages(c, (int32_t)dg_dtype_size(p->d.dtype), device->smem_bytes_per_block))
+        return false;
+
+    struct gemm_sched *s = &plan->sched;
+    s->m_tiles = (int32_t)ceil_div(p->m, block_m * cluster_m);
+    s->n_tiles = (int32_t)ceil_div(p->n, block_n * cluster_n);
+    s->tiles = (int32_t)p->batch * s->m_tiles * s->n_tiles;
+    int32_t clusters = (int32_t)min_i64(num_sms / cluster, s->tiles);
+    choose_strips(s, clusters, block_m * cluster_m, block_n * cluster_n);
+
+    plan->grid = clusters * cluster;
+    plan->threads = (c->warpgroups + 1) * WARPGROUP;
+    /* Rows beyond M are not worth loading: their products are never stored. */
+    int32_t a_rows = (int32_t)min_i64(block_m, round_up(p->m, 8));
+    plan->a_box_rows = cluster_n > 1 ? block_m / cluster_n : a_rows;
+    plan->b_box_rows = block_n / cluster_m;
+    plan->load_bytes = (plan->a_box_rows * cluster_n + block_n) * SCALE_GROUP + (c->sfa_tma ? block_m * 4 : 0);
+    plan->cycles = predict(p, plan);
+    return true;
+}
+
+/* ---- The cost model ------------------------------------------------------------------------------------------ */
+
+/*
+ * Cycles, fitted to 5,500 measurements on an H200 (49 shapes times all tiles; bench/LOG.md): the tile that it chooses
+ * is 0.9 % slower than the best of all at the mean, 9 % at most.
+ */
+enum {
+    LEAST_GROUP = 244,  /* a step's latency: barrier, wgmma, promotion, barrier */
+    CLUSTER_GROUP = 25, /* what waiting for the other block costs a step */
+    SPLIT_GROUP = 108,  /* what two scales of B cost a step, with more than one math warpgroup */
+    FILL = 3000,        /* launch, and the first loads */
+    TILE = 215,         /* between tiles */
+    WGMMA_LEAST = 18    /* a wgmma reads 64 x 32 of A however few columns it has */
+};
+static const double L2_BYTES = 63;        /* per cycle and SM */
+static const double HBM_BYTES = 2035;     /* per cycle, with all SMs loading */
+static const double TILE_ELEMENT = 0.069; /* storing one element */
+
+/* What promotion adds to a step's wgmmas: a fixed part, and one for each column. Three warpgroups hide it best. */
+static double promotion_cycles(const struct gemm_1d2d_config *c)
+{
+    switch (c->block_m) {
+    case 64:
+        return 163 + 1.2 * c->block_n;
+    case 128:
+        return 105 + 0.07 * c->block_n;
+    case 192:
+        return 44 + 0.6 * c->block_n;
+    default:
+        return 130 + 0.5 * c->block_n;
+    }
+}
+
+/* One K group of 128 in one block: bound by tensor cores and promotion, by what L2 delivers, or by latency. */
+static double group_cycles(const struct gemm_1d2d_plan *plan)
+{
+    const struct gemm_1d2d_config *c = &plan->config;
+    double n = c->block_n, wgmma = n / 2 > WGMMA_LEAST + n / 4 ? n / 2 : WGMMA_LEAST + n / 4;
+    double math = c->block_m / 64.0 * 4 * wgmma + promotion_cycles(c);
+    double l2 = (plan->a_box_rows + n / c->cluster_m) * SCALE_GROUP / L2_BYTES;
+    if (c->block_m > 64 && SCALE_GROUP % c->block_n != 0)
+        math += SPLIT_GROUP;
+    if (plan->cluster > 1)
+        math += CLUSTER_GROUP;
+    double cycles = math > l2 ? math : l2;
+    return (cycles > LEAST_GROUP ? cycles : LEAST_GROUP) + 0.008 * l2; /* of equals, the one with less traffic */
+}
+
+static double predict(const struct gemm_problem *p, const struct gemm_1d2d_plan *plan)
+{
+    const struct gemm_1d2d_config *c = &plan->config;
+    double k_blocks = (double)ceil_div(p->k, SCALE_GROUP);
+    double waves = (double)ceil_div(plan->sched.tiles, plan->grid / plan->cluster);
+    double compute = FILL + waves * (k_blocks * group_cycles(plan) + TILE + TILE_ELEMENT * c->block_m * c->block_n);
+
+    double element = (double)dg_dtype_size(p->d.dtype), m = (double)p->m, n = (double)p->n;
+    double bytes = (double)p->batch * ((m + n) * (double)p->k + m * n * element * (p->has_c ? 2 : 1));
+    double share = plan->grid / 99.0; /* three quarters of the SMs reach full bandwidth */
+    double memory = FILL + bytes / HBM_BYTES / (share < 1 ? share : 1);
+    return compute > memory ? compute + 0.05 * memory : memory + 0.05 * compute;
+}
+
+void gemm_1d2d_choose(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms,
+                      struct gemm_1d2d_plan *plan)
+{
+    static const int32_t block_ms[] = {64, 128, 192, 256};
+    static const int32_t clusters[][2] = {{1, 1}, {2, 1}, {1, 2}};
+    plan->cycles = 1e300;
+    for (size_t i = 0; i < 4; ++i)
+        for (int32_t block_n = p->n > 16 ? 32 : 16; block_n <= MAX_BLOCK_N; block_n += 16)
+            for (size_t j = 0; j < 3; ++j) {
+                struct gemm_1d2d_plan candidate;
+                if (gemm_1d2d_plan_tile(p, device, num_sms, block_ms[i], block_n, clusters[j][0], clusters[j][1],
+                                        &candidate) &&
+                    candidate.cycles < plan->cycles)
+                    *plan = candidate;
+            }
+}

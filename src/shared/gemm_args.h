@@ -1,0 +1,27 @@
+/* gemm_args.h - the one argument of each GEMM kernel: filled by src/ops, read by the kernel of the same name. */
+#ifndef SHARED_GEMM_ARGS_H
+#define SHARED_GEMM_ARGS_H
+
+#include "shared/base.h"
+#include "shared/gemm_sched.h"
+
+/* kernels/sm90/fp8_gemm_1d2d.cu. Strides count elements (scales: 4-byte words). */
+struct gemm_1d2d_args {
+    struct tensor_map a, b;
+    struct tensor_map d;      /* with TMA_STORE */
+    struct tensor_map scales; /* A's, columns of BLOCK_M words, with SFA_TMA */
+    struct strided sfa, sfb;  /* rows: m (or blocks of n), cols: k groups (or words of four) */
+    struct strided c, out;    /* col_stride is 1; `out` is D for the direct store */
+    struct gemm_sched sched;
+    int32_t m, n;
+    int32_t k_blocks;    /* ceil(K / 128) */
+    uint32_t load_bytes; /* what one stage's TMA boxes bring into one block */
+};
+
+/* kernels/any/gemm_simple.cu: every layout there is. */
+struct gemm_simple_args {
+    struct strided a, b, sfa, sfb, c, out;
+    int64_t batch, m, n, k;
+};
+
+#endif

@@ -1,0 +1,239 @@
+/* The choice of configurations: valid for every problem, unchanged for the golden table, and refusals that say why. */
+#include "plan/gemm_sm90.h"
+#include "tests/test.h"
+
+#include <errno.h>
+
+static const char golden_path[] = "tests/golden/gemm_h200.txt";
+
+static dg_device_info h200(void)
+{
+    dg_device_info info = DG_DEVICE_INFO_INIT;
+    EXPECT_OK(dg_device_preset("h200", &info));
+    return info;
+}
+
+static dg_gemm_args question(int64_t batch, int64_t m, int64_t n, int64_t k, dg_dtype out)
+{
+    dg_gemm_args args = DG_GEMM_ARGS_INIT;
+    args.a = dg_matrix(NULL, DG_FLOAT8_E4M3, 0, m, k);
+    args.b = dg_matrix(NULL, DG_FLOAT8_E4M3, 0, n, k);
+    args.sfa = dg_matrix(NULL, DG_FLOAT32, 0, m, (k + 127) / 128);
+    args.sfb = dg_matrix(NULL, DG_FLOAT32, 0, (n + 127) / 128, (k + 127) / 128);
+    args.d = dg_matrix(NULL, out, 0, m, n);
+    dg_tensor *const all[] = {&args.a, &args.b, &args.sfa, &args.sfb, &args.d};
+    for (int i = 0; i < 5 && batch > 0; ++i) {
+        dg_tensor t = *all[i];
+        t.ndim = 3;
+        t.shape[0] = batch;
+        t.stride[0] = all[i]->shape[0] * all[i]->shape[1];
+        t.shape[1] = all[i]->shape[0];
+        t.stride[1] = all[i]->stride[0];
+        t.shape[2] = all[i]->shape[1];
+        t.stride[2] = 1;
+        *all[i] = t;
+    }
+    return args;
+}
+
+static struct gemm_problem problem_of(const dg_gemm_args *args)
+{
+    struct gemm_problem p;
+    operation_begin("dg_test");
+    EXPECT_OK(gemm_problem_make(args, NULL_DATA_ACCEPTED, &p));
+    return p;
+}
+
+/* ---- Golden -------------------------------------------------------------------------------------------------- */
+
+static const int64_t golden_nk[][2] = {{2112, 7168},  {576, 7168},  {24576, 1536}, {32768, 512},
+                                       {7168, 16384}, {4096, 7168}, {7168, 2048}};
+static const int64_t golden_m[] = {1, 16, 64, 128, 256, 1024, 4096, 8192};
+
+static void write_golden(FILE *file)
+{
+    dg_device_info device = h200();
+    for (size_t i = 0; i < sizeof golden_nk / sizeof *golden_nk; ++i)
+        for (size_t j = 0; j < sizeof golden_m / sizeof *golden_m; ++j) {
+            dg_gemm_args args = question(0, golden_m[j], golden_nk[i][0], golden_nk[i][1], DG_BFLOAT16);
+            struct gemm_problem p = problem_of(&args);
+            struct gemm_1d2d_plan plan;
+            char line[512];
+            EXPECT(gemm_1d2d_refusal(&p, &device, false).s[0] == '\0');
+            gemm_1d2d_choose(&p, &device, device.num_sms, &plan);
+            config_line(gemm_1d2d_fields, gemm_1d2d_field_count, (const int32_t *)&plan.config, line, sizeof line);
+            fprintf(file, "%s: %s grid=%d tiles=%d strip=%d%c\n", gemm_problem_text(&p).s, line, (int)plan.grid,
+                    (int)plan.sched.tiles, (int)plan.sched.strip, plan.sched.strip_along_n ? 'n' : 'm');
+        }
+}
+
+/* UPDATE_GOLDEN=1 writes the table anew, for a change of the heuristic that is meant. */
+TEST(the_golden_plans_have_not_changed)
+{
+    if (getenv("UPDATE_GOLDEN")) {
+        FILE *file = fopen(golden_path, "w");
+        EXPECT(file != NULL);
+        write_golden(file);
+        fclose(file);
+    }
+    FILE *file = fopen(golden_path, "r");
+    EXPECT_THAT(file != NULL, "%s: %s (run from the project's root)", golden_path, strerror(errno));
+    char *text = NULL, line[1024];
+    size_t bytes = 0;
+    FILE *now = open_memstream(&text, &bytes);
+    write_golden(now);
+    fclose(now);
+    const char *at = text;
+    int count = 0;
+    while (fgets(line, sizeof line, file)) {
+        size_t length = strlen(line);
+        EXPECT_THAT(strncmp(at, line, length) == 0, "golden: %snow:    %.*s", line, (int)strcspn(at, "\n"), at);
+        at += length;
+        ++count;
+    }
+    fclose(file);
+    EXPECT_INT(count, 56);
+    EXPECT(*at == '\0');
+    free(text);
+}
+
+/* ---- Properties ---------------------------------------------------------------------------------------------- */
+
+/* The kernel keeps two scales of B for a tile. */
+static bool touches_two_blocks_at_most(int32_t block_n, int32_t tiles)
+{
+    for (int64_t i = 0; i < tiles; ++i)
+        if ((i * block_n + block_n - 1) / 128 - i * block_n / 128 > 1)
+            return false;
+    return true;
+}
+
+static void check_plan(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms,
+                       const struct gemm_1d2d_plan *plan)
+{
+    const struct gemm_1d2d_config *c = &plan->config;
+    const struct text what = gemm_problem_text(p);
+    int64_t rows = (int64_t)plan->sched.m_tiles * c->block_m * c->cluster_m;
+    int64_t cols = (int64_t)plan->sched.n_tiles * c->block_n * c->cluster_n;
+    EXPECT_THAT(rows >= p->m && rows - p->m < c->block_m * c->cluster_m, "%s: rows", what.s);
+    EXPECT_THAT(cols >= p->n && cols - p->n < c->block_n * c->cluster_n, "%s: columns", what.s);
+    EXPECT_INT(plan->sched.tiles, p->batch * plan->sched.m_tiles * plan->sched.n_tiles);
+    EXPECT(plan->grid >= 1 && plan->grid <= num_sms && plan->grid % plan->cluster == 0);
+    EXPECT_INT(plan->cluster, c->cluster_m * c->cluster_n);
+    EXPECT_THAT(c->smem_bytes <= device->smem_bytes_per_block, "%s: shared memory", what.s);
+    EXPECT_THAT(c->stages >= 3, "%s: stages", what.s);
+    EXPECT(plan->a_box_rows >= 1 && plan->a_box_rows <= 256 && plan->b_box_rows >= 1 && plan->b_box_rows <= 256);
+    EXPECT(plan->b_box_rows * c->cluster_m == c->block_n && c->block_n % 16 == 0);
+    EXPECT_INT(plan->load_bytes,
+               (plan->a_box_rows * c->cluster_n + c->block_n) * 128 + (c->sfa_tma ? c->block_m * 4 : 0));
+    EXPECT_THAT(touches_two_blocks_at_most(c->block_n, 256), "%s: scales of B", what.s);
+    EXPECT(!c->tma_store || c->block_n % c->store_cols == 0);
+    EXPECT(c->warpgroups * 64 <= c->block_m && plan->threads == (c->warpgroups + 1) * 128);
+}
+
+TEST(every_problem_gets_a_valid_plan)
+{
+    static const dg_dtype types[] = {DG_BFLOAT16, DG_FLOAT16, DG_FLOAT32};
+    dg_device_info device = h200();
+    unsigned seed = 1;
+    for (int i = 0; i < 3000; ++i) {
+        int64_t m = 1 + rand_r(&seed) % (i % 3 ? 300 : 9000), n = 1 + rand_r(&seed) % (i % 5 ? 3000 : 40000);
+        int64_t k = 16 * (1 + rand_r(&seed) % 500), batch = i % 7 ? 0 : 1 + rand_r(&seed) % 5;
+        int32_t sms = i % 2 ? 132 : 1 + rand_r(&seed) % 132;
+        dg_gemm_args args = question(batch, m, n, k, types[i % 3]);
+        struct gemm_problem p = problem_of(&args);
+        struct gemm_1d2d_plan plan;
+        EXPECT(gemm_1d2d_refusal(&p, &device, false).s[0] == '\0');
+        gemm_1d2d_choose(&p, &device, sms, &plan);
+        check_plan(&p, &device, sms, &plan);
+    }
+}
+
+TEST(every_tile_that_can_be_asked_for_is_valid)
+{
+    dg_device_info device = h200();
+    dg_gemm_args args = question(0, 1000, 5000, 1024, DG_FLOAT32);
+    struct gemm_problem p = problem_of(&args);
+    int plans = 0;
+    for (int32_t m = 64; m <= 256; m += 64)
+        for (int32_t n = 16; n <= 256; n += 16)
+            for (int32_t c = 0; c < 3; ++c) {
+                struct gemm_1d2d_plan plan;
+                if (!gemm_1d2d_plan_tile(&p, &device, 132, m, n, c == 1 ? 2 : 1, c == 2 ? 2 : 1, &plan))
+                    continue;
+                check_plan(&p, &device, 132, &plan);
+                ++plans;
+            }
+    EXPECT(plans > 60);
+}
+
+TEST(a_d_that_tma_cannot_store_gets_the_other_store)
+{
+    dg_device_info device = h200();
+    struct gemm_1d2d_plan plan;
+    for (int64_t n = 1; n <= 64; ++n) {
+        dg_gemm_args args = question(0, 100, n, 256, DG_BFLOAT16);
+        struct gemm_problem p = problem_of(&args);
+        gemm_1d2d_choose(&p, &device, 132, &plan);
+        EXPECT_INT(plan.config.tma_store, n % 8 == 0);
+    }
+    dg_gemm_args args = question(0, 100, 64, 256, DG_BFLOAT16);
+    args.d.data = (void *)(uintptr_t)0x1008; /* aligned to 8 only */
+    struct gemm_problem p = problem_of(&args);
+    gemm_1d2d_choose(&p, &device, 132, &plan);
+    EXPECT_INT(plan.config.tma_store, 0);
+}
+
+/* ---- Refusals ------------------------------------------------------------------------------------------------ */
+
+static void expect_refusal(const dg_gemm_args *args, bool batch_invariant, const char *words)
+{
+    dg_device_info device = h200();
+    struct gemm_problem p = problem_of(args);
+    struct text reason = gemm_1d2d_refusal(&p, &device, batch_invariant);
+    EXPECT_TEXT(reason.s, words);
+}
+
+TEST(refusals_say_why)
+{
+    dg_gemm_args args = question(0, 64, 128, 250, DG_BFLOAT16);
+    expect_refusal(&args, false, "a's row stride is 250 bytes");
+    args = question(0, 64, 128, 256, DG_BFLOAT16);
+    args.b.data = (void *)(uintptr_t)0x1001;
+    expect_refusal(&args, false, "b.data is 0x1001, not aligned");
+    args = question(0, 64, 128, 256, DG_BFLOAT16);
+    args.a = dg_transposed(dg_matrix(NULL, DG_FLOAT8_E4M3, 0, 256, 64)); /* M-major */
+    expect_refusal(&args, false, "a's");
+    args = question(0, 64, 128, 256, DG_BFLOAT16);
+    args.d = dg_transposed(dg_matrix(NULL, DG_BFLOAT16, 0, 128, 64));
+    expect_refusal(&args, false, "columns are not contiguous");
+    args = question(0, 64, 128, 0, DG_BFLOAT16);
+    expect_refusal(&args, false, "K is 0");
+    args = question(2, 64, 128, 256, DG_BFLOAT16);
+    args.b.stride[0] = 0; /* one B for all batch entries */
+    expect_refusal(&args, false, "b's batch stride");
+}
+
+TEST(batch_invariance_treats_one_row_like_many)
+{
+    dg_device_info device = h200();
+    for (int64_t k = 250; k <= 258; ++k) {
+        dg_gemm_args one = question(0, 1, 128, k, DG_BFLOAT16), many = question(0, 2, 128, k, DG_BFLOAT16);
+        one.b = many.b = dg_matrix(NULL, DG_FLOAT8_E4M3, 0, 128, 256); /* an aligned B of K columns */
+        one.b.shape[1] = many.b.shape[1] = k < 256 ? k : 256;
+        if (k > 256)
+            break;
+        struct gemm_problem p1 = problem_of(&one), p2 = problem_of(&many);
+        EXPECT_INT(gemm_1d2d_refusal(&p1, &device, true).s[0] == '\0',
+                   gemm_1d2d_refusal(&p2, &device, true).s[0] == '\0');
+    }
+}
+
+TEST(other_architectures_are_refused)
+{
+    dg_device_info device = h200();
+    dg_gemm_args args = question(0, 64, 128, 256, DG_BFLOAT16);
+    struct gemm_problem p = problem_of(&args);
+    device.arch = 100;
+    EXPECT_TEXT(gemm_1d2d_refusal(&p, &device, false).s, "the device has 10.0");
+}
