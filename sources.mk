@@ -3,7 +3,8 @@
 LIB_SOURCES = \
 	src/core/check.c src/core/context.c src/core/env.c src/core/hash.c src/core/log.c src/core/status.c \
 	src/core/tensor.c src/plan/config_text.c src/plan/device_preset.c src/plan/gemm_problem.c src/plan/gemm_sm90.c \
-	src/plan/scale_problem.c src/plan/tma_rules.c
+	src/plan/scale_problem.c src/plan/tma_rules.c src/cpu/convert.c src/cpu/threads.c src/cpu/ref/gemm.c \
+	src/cpu/ref/quantize.c src/cpu/ref/transform_scale.c
 
 LIB_ASSEMBLY =
 
@@ -14,4 +15,4 @@ KERNEL_SOURCES = \
 CLI_SOURCES =
 
 # Test programs that need no GPU: tests/unit/test_<name>.c each.
-UNIT_TESTS = core sched plan
+UNIT_TESTS = core sched plan cpu
