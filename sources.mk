@@ -3,16 +3,20 @@
 LIB_SOURCES = \
 	src/core/check.c src/core/context.c src/core/env.c src/core/hash.c src/core/log.c src/core/status.c \
 	src/core/tensor.c src/plan/config_text.c src/plan/device_preset.c src/plan/gemm_problem.c src/plan/gemm_sm90.c \
-	src/plan/scale_problem.c src/plan/tma_rules.c src/cpu/convert.c src/cpu/threads.c src/cpu/ref/gemm.c \
-	src/cpu/ref/quantize.c src/cpu/ref/transform_scale.c
+	src/plan/scale_problem.c src/plan/tma_rules.c src/jit/cache.c src/jit/compile.c src/jit/dump.c src/jit/jit.c \
+	src/jit/key.c src/jit/nvrtc.c src/jit/sources.c src/jit/wgmma_text.c src/cpu/convert.c src/cpu/threads.c \
+	src/cpu/ref/gemm.c src/cpu/ref/quantize.c src/cpu/ref/transform_scale.c
 
-LIB_ASSEMBLY =
+LIB_ASSEMBLY = src/jit/embed.S
 
 # What src/jit/embed.S includes, so that make rebuilds it.
 KERNEL_SOURCES = \
-	src/shared/base.h src/shared/gemm_args.h src/shared/gemm_sched.h src/shared/scale_args.h
+	kernels/common/ptx.h kernels/common/tma.h kernels/common/pipeline.h kernels/common/store.h kernels/common/num.h \
+	kernels/sm90/fp8_gemm_1d2d.cu kernels/any/gemm_simple.cu kernels/any/quantize_fp8.cu \
+	kernels/any/transform_scale.cu src/shared/base.h src/shared/gemm_args.h src/shared/gemm_sched.h \
+	src/shared/scale_args.h
 
 CLI_SOURCES =
 
 # Test programs that need no GPU: tests/unit/test_<name>.c each.
-UNIT_TESTS = core sched plan cpu
+UNIT_TESTS = core sched plan cpu jit jit_nvrtc jit_cache

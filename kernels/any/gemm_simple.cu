@@ -1,0 +1,228 @@
+/*
+ * gemm_simple - D = C + A @ B^T with scales, on CUDA cores: every layout, every compute capability from 7.0 on. The
+ * fallback of the fast kernels, and their judge at full size.
+ *
+ *   a [batch, m, k], b [batch, n, k] FP8 E4M3; c, d [batch, m, n] of type D_TYPE; any strides
+ *   sfa [batch, m, k groups], sfb [batch, n blocks, k groups] FP32, or words of four UE8M0 (SFA_PACKED, SFB_PACKED)
+ *
+ * A block takes tiles of 64 x 64 of D; a thread computes 4 x 4 of one. K goes by in steps of 32: while a step is
+ * multiplied from shared memory, where it lies as FP32 and K-major columns, the next one's bytes are on their way to
+ * registers. Four steps make a group; its sums are then scaled into the accumulators.
+ *
+ * Operation for operation this is src/cpu/ref/gemm.c, and the results are the same bits (NaN apart): products are exact
+ * in FP32, sums go in the order of k, and zeros stand for what lies outside the matrices.
+ */
+#include "config.h"
+#include "common/num.h"
+#include "shared/gemm_args.h"
+
+#if !defined(D_TYPE) || !defined(HAS_C) || !defined(SFA_PACKED) || !defined(SFB_PACKED)
+#error "config.h is incomplete"
+#endif
+
+#define TILE 64 /* rows and columns of D; divides 128, so that a tile lies in one block of B's scales */
+#define STEP 32 /* k; divides SCALE_GROUP */
+#define THREADS 256
+#define BLOCKS_PER_SM 2
+#define OWN 4                         /* rows and columns of a thread */
+#define LOADS (TILE * STEP / THREADS) /* bytes that a thread brings of each operand */
+#define PITCH (TILE + 4)              /* floats: loads of four stay aligned, and stores miss each other's banks */
+
+struct smem {
+    float a[STEP][PITCH], b[STEP][PITCH];
+};
+
+struct place {
+    int64_t batch, m, n;
+};
+
+DEVICE_FN int64_t offset_of(const struct strided *x, int64_t batch, int64_t row, int64_t col)
+{
+    return batch * x->batch_stride + row * x->row_stride + col * x->col_stride;
+}
+
+/* ---- Operands ------------------------------------------------------------------------------------------------ */
+
+/*
+ * What a thread brings of an operand: eight of each step's 64 rows x 32 k. Where rows are contiguous, a warp reads 32
+ * of them at one k, and a thread's elements are four k apart; else it reads 8 k of each of 4 rows (whose stores into
+ * the columns of shared memory fall into 32 banks), and a thread's elements are eight rows apart.
+ */
+struct operand {
+    const uint8_t *next; /* the thread's first byte of the next step */
+    int64_t stride;      /* from one of its bytes to the next, within a step */
+    int32_t row, k;      /* its first element in a step */
+    int32_t rows_left;   /* that exist from its first row on, 64 or more counting as 64 */
+    int32_t rows_contiguous;
+};
+
+DEVICE_FN int32_t at_most_tile(int64_t count)
+{
+    return (int32_t)(count < TILE ? count : TILE);
+}
+
+DEVICE_FN struct operand operand_of(const struct strided *x, int64_t batch, int64_t first_row, int64_t rows)
+{
+    const int32_t thread = (int32_t)thread_index();
+    struct operand o;
+    o.rows_contiguous = x->row_stride == 1 && x->col_stride != 1;
+    o.row = o.rows_contiguous ? thread % TILE : thread % 4 + thread / 128 * 4;
+    o.k = o.rows_contiguous ? thread / TILE : thread / 4 % STEP;
+    o.stride = o.rows_contiguous ? THREADS / TILE * x->col_stride : THREADS / STEP * x->row_stride;
+    o.rows_left = at_most_tile(rows - first_row - o.row);
+    o.next = (const uint8_t *)x->data + offset_of(x, batch, first_row + o.row, o.k);
+    return o;
+}
+
+/* The codes of the next step, of which `k_left` columns exist; zeros beyond. */
+DEVICE_FN void load_step(struct operand *o, int64_t col_stride, int32_t k_left, uint8_t *codes)
+{
+#pragma unroll
+    for (int i = 0; i < LOADS; ++i) {
+        const int row = o->rows_contiguous ? 0 : i * (THREADS / STEP),
+                  k = o->rows_contiguous ? i * (THREADS / TILE) : 0;
+        codes[i] = row < o->rows_left && o->k + k < k_left ? o->next[i * o->stride] : 0;
+    }
+    o->next += STEP * col_stride;
+}
+
+DEVICE_FN void stage_step(const struct operand *o, const uint8_t *codes, float (*column)[PITCH])
+{
+    float *first = &column[o->k][o->row];
+    if (o->rows_contiguous) {
+#pragma unroll
+        for (int i = 0; i < LOADS; ++i)
+            first[i * (THREADS / TILE) * PITCH] = e4m3_to_float(codes[i]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < LOADS; ++i)
+            first[i * (THREADS / STEP)] = e4m3_to_float(codes[i]);
+    }
+}
+
+/* ---- Sums ---------------------------------------------------------------------------------------------------- */
+
+/* The thread's rows of the tile start at own_row(), its columns at own_col(). */
+DEVICE_FN int32_t own_row(void)
+{
+    return (int32_t)(thread_index() / (TILE / OWN)) * OWN;
+}
+
+DEVICE_FN int32_t own_col(void)
+{
+    return (int32_t)(thread_index() % (TILE / OWN)) * OWN;
+}
+
+DEVICE_FN void multiply_step(const struct smem *smem, float (*partial)[OWN])
+{
+#pragma unroll 8
+    for (int k = 0; k < STEP; ++k) {
+        const struct floats4 a = *(const struct floats4 *)&smem->a[k][own_row()];
+        const struct floats4 b = *(const struct floats4 *)&smem->b[k][own_col()];
+#pragma unroll
+        for (int i = 0; i < OWN * OWN; ++i)
+            partial[i / OWN][i % OWN] = multiply_add(a.x[i / OWN], b.x[i % OWN], partial[i / OWN][i % OWN]);
+    }
+}
+
+DEVICE_FN float load_scale(const struct strided *sf, int packed, int64_t batch, int64_t row, int64_t group)
+{
+    if (!packed)
+        return ((const float *)sf->data)[offset_of(sf, batch, row, group)];
+    const uint32_t word = ((const uint32_t *)sf->data)[offset_of(sf, batch, row, group / 4)];
+    return bits_float(ue8m0_to_float_bits(word >> (8 * (group % 4)) & 0xff));
+}
+
+DEVICE_FN void scale_group(const struct gemm_simple_args *args, const struct place *at, int64_t group,
+                           float (*partial)[OWN], float (*accumulator)[OWN])
+{
+    const float scale_b = load_scale(&args->sfb, SFB_PACKED, at->batch, at->n / SCALE_GROUP, group);
+#pragma unroll
+    for (int i = 0; i < OWN; ++i) {
+        const int64_t row = at->m + own_row() + i;
+        const float scale_a = row < args->m ? load_scale(&args->sfa, SFA_PACKED, at->batch, row, group) : 0.0f;
+        const float scale = scale_a * scale_b;
+#pragma unroll
+        for (int j = 0; j < OWN; ++j) {
+            accumulator[i][j] = multiply_add(scale, partial[i][j], accumulator[i][j]);
+            partial[i][j] = 0.0f;
+        }
+    }
+}
+
+/* ---- Output -------------------------------------------------------------------------------------------------- */
+
+DEVICE_FN float load_output(const struct strided *x, int64_t offset)
+{
+#if D_TYPE == TYPE_FLOAT32
+    return ((const float *)x->data)[offset];
+#elif D_TYPE == TYPE_BFLOAT16
+    return bf16_to_float(((const uint16_t *)x->data)[offset]);
+#else
+    return fp16_to_float(((const uint16_t *)x->data)[offset]);
+#endif
+}
+
+DEVICE_FN void store_output(const struct strided *x, int64_t offset, float value)
+{
+#if D_TYPE == TYPE_FLOAT32
+    ((float *)x->data)[offset] = value;
+#elif D_TYPE == TYPE_BFLOAT16
+    ((uint16_t *)x->data)[offset] = float_to_bf16(value);
+#else
+    ((uint16_t *)x->data)[offset] = float_to_fp16(value);
+#endif
+}
+
+DEVICE_FN void store_tile(const struct gemm_simple_args *args, const struct place *at, float (*accumulator)[OWN])
+{
+#pragma unroll
+    for (int i = 0; i < OWN * OWN; ++i) {
+        const int64_t row = at->m + own_row() + i / OWN, col = at->n + own_col() + i % OWN;
+        if (row < args->m && col < args->n) {
+            float value = accumulator[i / OWN][i % OWN];
+            if (HAS_C)
+                value += load_output(&args->c, offset_of(&args->c, at->batch, row, col));
+            store_output(&args->out, offset_of(&args->out, at->batch, row, col), value);
+        }
+    }
+}
+
+/* ---- The kernel ---------------------------------------------------------------------------------------------- */
+
+DEVICE_FN void compute_tile(const struct gemm_simple_args *args, const struct place *at, struct smem *smem)
+{
+    float accumulator[OWN][OWN] = {{0}}, partial[OWN][OWN] = {{0}};
+    struct operand a = operand_of(&args->a, at->batch, at->m, args->m);
+    struct operand b = operand_of(&args->b, at->batch, at->n, args->n);
+    uint8_t a_codes[LOADS], b_codes[LOADS];
+    load_step(&a, args->a.col_stride, at_most_tile(args->k), a_codes);
+    load_step(&b, args->b.col_stride, at_most_tile(args->k), b_codes);
+    for (int64_t k = 0; k < args->k; k += STEP) {
+        stage_step(&a, a_codes, smem->a);
+        stage_step(&b, b_codes, smem->b);
+        block_barrier();
+        load_step(&a, args->a.col_stride, at_most_tile(args->k - k - STEP), a_codes);
+        load_step(&b, args->b.col_stride, at_most_tile(args->k - k - STEP), b_codes);
+        multiply_step(smem, partial);
+        if ((k + STEP) % SCALE_GROUP == 0 || k + STEP >= args->k)
+            scale_group(args, at, k / SCALE_GROUP, partial, accumulator);
+        block_barrier();
+    }
+    store_tile(args, at, accumulator);
+}
+
+KERNEL_BLOCKS(gemm_simple, THREADS, BLOCKS_PER_SM, struct gemm_simple_args)
+{
+    SHARED(struct smem, smem);
+    grid_dependency_wait();
+    grid_dependency_launch();
+    const int64_t m_tiles = (args.m + TILE - 1) / TILE, n_tiles = (args.n + TILE - 1) / TILE;
+    for (int64_t tile = block_index(); tile < args.batch * m_tiles * n_tiles; tile += grid_size()) {
+        struct place at;
+        at.batch = tile / (m_tiles * n_tiles);
+        at.m = tile / n_tiles % m_tiles * TILE;
+        at.n = tile % n_tiles * TILE;
+        compute_tile(&args, &at, &smem);
+    }
+}

@@ -1,0 +1,59 @@
+/* tma.h - the tensor memory accelerator: boxes of a matrix to and from shared memory (PTX ISA: "Tensor copy"). */
+#ifndef COMMON_TMA_H
+#define COMMON_TMA_H
+
+#include "common/ptx.h"
+
+/* Bring the descriptor into its cache, ahead of its first use. */
+DEVICE_FN void tma_prefetch_map(const struct tensor_map *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+/* The box at (col, row, batch) lands in `smem`; its bytes, zeros beyond the matrix included, count at `bar`. */
+DEVICE_FN void tma_load(const struct tensor_map *map, uint64_t *bar, void *smem, int32_t col, int32_t row,
+                        int32_t batch)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, "
+                 "%4}], [%5];" ::"r"(smem_address(smem)),
+                 "l"(map), "r"(col), "r"(row), "r"(batch), "r"(smem_address(bar))
+                 : "memory");
+}
+
+/* The same, to the same place in every block of the cluster whose bit is set in `blocks`, counted at each one's `bar`.
+ */
+DEVICE_FN void tma_load_multicast(const struct tensor_map *map, uint64_t *bar, void *smem, int32_t col, int32_t row,
+                                  int32_t batch, uint16_t blocks)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+                 "[%1, {%2, %3, %4}], [%5], %6;" ::"r"(smem_address(smem)),
+                 "l"(map), "r"(col), "r"(row), "r"(batch), "r"(smem_address(bar)), "h"(blocks)
+                 : "memory");
+}
+
+/* Store a box; what lies beyond the matrix is dropped. Belongs to the thread's current store group. */
+DEVICE_FN void tma_store(const struct tensor_map *map, const void *smem, int32_t col, int32_t row, int32_t batch)
+{
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(map), "r"(col),
+                 "r"(row), "r"(batch), "r"(smem_address(smem))
+                 : "memory");
+}
+
+DEVICE_FN void tma_store_commit(void)
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* Wait until all but the last `pending` (a constant) store groups of this thread have read their shared memory. */
+#define TMA_STORE_WAIT_READ(pending) asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory")
+
+/* Byte `byte` of row `row` in a box stored with 128-, 64- or 32-byte swizzling (`row_bytes`): where TMA puts it. */
+DEVICE_FN uint32_t tma_swizzled(uint32_t row, uint32_t byte, uint32_t row_bytes)
+{
+    /* 16-byte units are exchanged by the address bits just above a 128-byte line: row within 8 lines of 128 bytes. */
+    const uint32_t offset = row * row_bytes + byte;
+    const uint32_t units = row_bytes / 16;
+    return offset ^ ((offset >> 7 & (units - 1)) << 4);
+}
+
+#endif

@@ -1,0 +1,416 @@
+/*
+ * sm90_fp8_gemm_1d2d: D[M,N] = C + A[M,K] @ B[N,K]^T on Hopper's tensor cores
+ *
+ * A, B      FP8 E4M3, K contiguous, addressed by TMA.
+ * sfa, sfb  scales 1x128 for A and 128x128 for B ("1d2d"), FP32 or packed UE8M0, any strides, read in place.
+ * D, C      BF16, FP16 or FP32 (D_TYPE). K's last group, M's and N's last tiles may be partial: TMA fills with zeros
+ *           and clips.
+ *
+ * Roles. A block has one producer warpgroup and WARPGROUPS math warpgroups, and stays for many tiles (persistent):
+ *   producer warp 0   one thread keeps a ring of STAGES stages full with TMA: a BLOCK_M x 128 tile of A and a
+ *                     BLOCK_N x 128 tile of B each
+ *   producer warp 1   copies scales into the stages, 4 bytes a copy (cp.async): B's, and A's unless they lie as TMA can
+ *                     load them (SFA_TMA), which is cheaper
+ *   math warpgroups   own 64 rows of the tile each (2 x 64 with BLOCK_M = 256): wgmma, promotion, store
+ *
+ * One step of the ring is one scale group of 128 k. The tensor core sums its products into `partial`, which starts
+ * from zero in each step; then acc += (sfa * sfb) * partial in FP32 ("promotion"). Hopper's FP8 tensor core keeps 13
+ * fraction bits of a sum, so promoting every 128 k is part of the result's meaning: do not merge steps.
+ *
+ * Barriers, per stage:
+ *   full    one arrival of the TMA thread, with the bytes to come, and one of the scale warp
+ *   empty   one arrival per math warp, of every block in the cluster: with multicast a stage may be overwritten only
+ *           when no block of the cluster still reads it
+ *
+ * Clusters of two blocks take neighbouring tiles and share one operand: each loads half of it and multicasts it to
+ * both, which halves what the L2 cache must deliver.
+ *
+ * Must not be "simplified": wgmma is asynchronous, its accumulators may not be touched between issue and wait
+ * (wgmma_pin keeps the compiler from it); a stage is released only after the wait, and after its scales are read.
+ */
+#include "config.h"
+#include "common/pipeline.h"
+#include "common/store.h"
+#include "common/tma.h"
+#include "shared/gemm_args.h"
+#include "wgmma.h"
+
+#define GROUP SCALE_GROUP
+#define CLUSTER (CLUSTER_M * CLUSTER_N)
+#define MATH_THREADS (WARPGROUPS * 128)
+#define THREADS (MATH_THREADS + 128)
+#define WAVES (BLOCK_M / (64 * WARPGROUPS)) /* 64-row slices per math warpgroup */
+#define D_BYTES (D_TYPE == TYPE_FLOAT32 ? 4 : 2)
+
+#define WGMMA_NAME_(n) wgmma_m64n##n##k32_e4m3
+#define WGMMA_NAME(n) WGMMA_NAME_(n)
+#define WGMMA WGMMA_NAME(BLOCK_N)
+
+/* Per thread, after the exchange: 64 K registers for all; a lone math warpgroup has enough from the start. */
+#define PRODUCER_REGISTERS (WARPGROUPS == 2 ? 40 : 32)
+#define MATH_REGISTERS (WARPGROUPS == 2 ? 232 : 160)
+
+/* Stages whose scales are being copied while older ones are reported full. */
+#define IN_FLIGHT (STAGES / 2)
+
+/* N tiles start at multiples of BLOCK_N, so relative to the 128-blocks of B's scales at multiples of SPLIT_STEP. */
+#define SPLIT_STEP ((BLOCK_N & -BLOCK_N) < 128 ? (BLOCK_N & -BLOCK_N) : 128)
+
+struct smem {
+    uint8_t a[STAGES][BLOCK_M * GROUP];
+    uint8_t b[STAGES][BLOCK_N * GROUP];
+#if TMA_STORE
+    uint8_t d[WARPGROUPS][2][64 * STORE_COLS * D_BYTES];
+#endif
+    uint32_t sfa[STAGES][BLOCK_M]; /* as they came: the bits of a float, or a word of four UE8M0 */
+    uint32_t sfb[STAGES][2];       /* of the one or two 128-blocks of N that the tile touches */
+    uint64_t full[STAGES], empty[STAGES];
+};
+STATIC_CHECK((sizeof(struct smem) + 127) / 128 * 128 == SMEM_BYTES, "the plan and the kernel disagree on smem");
+
+/* ---- Tiles --------------------------------------------------------------------------------------------------- */
+
+/* First row and column of this block's share of cluster tile `index`, and its batch entry. */
+struct tile {
+    int32_t row, col, batch;
+};
+
+DEVICE_FN struct tile tile_at(const struct gemm_1d2d_args *args, int32_t index)
+{
+    const struct gemm_tile t = gemm_sched_tile(&args->sched, index);
+    const int32_t rank = CLUSTER > 1 ? (int32_t)cluster_rank() : 0;
+    struct tile tile;
+    tile.row = (t.m * CLUSTER_M + (CLUSTER_M > 1 ? rank : 0)) * BLOCK_M;
+    tile.col = (t.n * CLUSTER_N + (CLUSTER_N > 1 ? rank : 0)) * BLOCK_N;
+    tile.batch = t.batch;
+    return tile;
+}
+
+#define FOR_EACH_TILE(args, index)                                                                                     \
+    for (int32_t index = (int32_t)(block_index() / CLUSTER); index < (args)->sched.tiles;                              \
+         index += (int32_t)(grid_size() / CLUSTER))
+
+/* ---- Producer: operands -------------------------------------------------------------------------------------- */
+
+/* One operand's share of a stage: all of it, or under multicast this block's part, sent to both blocks. */
+DEVICE_FN void load_operand(const struct tensor_map *map, uint64_t *full, uint8_t *smem, int32_t k, int32_t row,
+                            int32_t batch, int shared_by, int32_t tile_rows)
+{
+    if (shared_by == 1) {
+        tma_load(map, full, smem, k, row, batch);
+    } else {
+        const int32_t part = tile_rows / shared_by, rank = (int32_t)cluster_rank();
+        tma_load_multicast(map, full, smem + rank * part * GROUP, k, row + rank * part, batch,
+                           (uint16_t)((1 << shared_by) - 1));
+    }
+}
+
+DEVICE_FN void produce_operands(struct smem *s, const struct gemm_1d2d_args *args)
+{
+    struct ring ring = ring_begin();
+    FOR_EACH_TILE(args, index)
+    {
+        const struct tile tile = tile_at(args, index);
+#pragma unroll 1
+        for (int32_t block = 0; block < args->k_blocks; ++block) {
+            uint64_t *full = &s->full[ring.stage];
+            mbarrier_wait(&s->empty[ring.stage], ring.phase ^ 1);
+            mbarrier_arrive_expect(full, args->load_bytes);
+            load_operand(&args->a, full, s->a[ring.stage], block * GROUP, tile.row, tile.batch, CLUSTER_N, BLOCK_M);
+            load_operand(&args->b, full, s->b[ring.stage], block * GROUP, tile.col, tile.batch, CLUSTER_M, BLOCK_N);
+            if (SFA_TMA)
+                tma_load(&args->scales, full, s->sfa[ring.stage], tile.row, SFA_PACKED ? block / 4 : block, tile.batch);
+            ring_advance(&ring, STAGES);
+        }
+    }
+}
+
+/* ---- Producer: scales ---------------------------------------------------------------------------------------- */
+
+/* Where a lane's scales of the coming step are: of A's rows lane, lane + 32, ... of the tile, and of block `lane` of N.
+ */
+struct scale_source {
+    const uint32_t *a, *b;
+    int32_t rows_left; /* that exist from the lane's first on */
+    int b_exists;
+};
+
+DEVICE_FN struct scale_source scale_source_of(const struct gemm_1d2d_args *args, const struct tile *tile)
+{
+    const int32_t lane = (int32_t)lane_index(), n_block = tile->col / GROUP + lane;
+    struct scale_source source;
+    source.a = (const uint32_t *)args->sfa.data + tile->batch * args->sfa.batch_stride +
+               (tile->row + lane) * args->sfa.row_stride;
+    source.b = (const uint32_t *)args->sfb.data + tile->batch * args->sfb.batch_stride + n_block * args->sfb.row_stride;
+    source.rows_left = args->m - tile->row - lane;
+    source.b_exists = n_block * GROUP < args->n;
+    return source;
+}
+
+/* Copy group `block`'s scales into the stage, zeros for rows and blocks that do not exist, and move on to the next. */
+DEVICE_FN void copy_scales(struct smem *s, const struct gemm_1d2d_args *args, struct scale_source *source,
+                           uint32_t stage, int32_t block)
+{
+    const uint32_t lane = lane_index();
+#if !SFA_TMA
+    const uint32_t *a = source->a;
+#pragma unroll
+    for (int i = 0; i < BLOCK_M / 32; ++i) {
+        copy_async_4(&s->sfa[stage][32 * i + lane], a, 32 * i < source->rows_left);
+        a += 32 * args->sfa.row_stride;
+    }
+    if (!SFA_PACKED || block % 4 == 3)
+        source->a += args->sfa.col_stride;
+#endif
+    if (lane < 2)
+        copy_async_4(&s->sfb[stage][lane], source->b, source->b_exists);
+    if (!SFB_PACKED || block % 4 == 3)
+        source->b += args->sfb.col_stride;
+    copy_async_commit();
+}
+
+DEVICE_FN void scales_have_come(struct smem *s, struct ring *ring)
+{
+    warp_barrier();
+    if (lane_index() == 0)
+        mbarrier_arrive(&s->full[ring->stage]);
+    ring_advance(ring, STAGES);
+}
+
+/* Copies run IN_FLIGHT stages ahead of the one that is reported full; arriving once per stage is cheaper than once per
+   lane. IN_FLIGHT < STAGES, since the stage that is waited for becomes empty only after an older one was full. */
+DEVICE_FN void produce_scales(struct smem *s, const struct gemm_1d2d_args *args)
+{
+    struct ring ring = ring_begin(), come = ring_begin();
+    int32_t in_flight = 0;
+    FOR_EACH_TILE(args, index)
+    {
+        const struct tile tile = tile_at(args, index);
+        struct scale_source source = scale_source_of(args, &tile);
+#pragma unroll 1
+        for (int32_t block = 0; block < args->k_blocks; ++block) {
+            mbarrier_wait(&s->empty[ring.stage], ring.phase ^ 1);
+            copy_scales(s, args, &source, ring.stage, block);
+            ring_advance(&ring, STAGES);
+            if (++in_flight > IN_FLIGHT) {
+                COPY_ASYNC_WAIT(IN_FLIGHT);
+                scales_have_come(s, &come);
+                in_flight = IN_FLIGHT;
+            }
+        }
+    }
+    COPY_ASYNC_WAIT(0);
+    for (; in_flight > 0; --in_flight)
+        scales_have_come(s, &come);
+}
+
+/* ---- Math ---------------------------------------------------------------------------------------------------- */
+
+/* The bits of a float, or a word of four UE8M0, one for each of four groups. */
+DEVICE_FN float scale_value(uint32_t word, int packed, int32_t block)
+{
+    return bits_float(packed ? ue8m0_to_float_bits(word >> (block % 4 * 8) & 0xff) : word);
+}
+
+/* sfa * sfb of a thread's two rows in each slice, and of the one or two 128-blocks of N. */
+struct scales {
+    float of[WAVES][2][2];
+};
+
+DEVICE_FN struct scales read_scales(const struct smem *s, uint32_t stage, uint32_t warpgroup, int32_t block)
+{
+    const uint32_t own_row = thread_index() / 32 % 4 * 16 + lane_index() / 4;
+    struct scales scales;
+#pragma unroll
+    for (int i = 0; i < WAVES * 2; ++i) {
+        const uint32_t row = (i / 2 * WARPGROUPS + warpgroup) * 64 + own_row + i % 2 * 8;
+        const float a = scale_value(s->sfa[stage][row], SFA_PACKED, block);
+        scales.of[i / 2][i % 2][0] = a * scale_value(s->sfb[stage][0], SFB_PACKED, block);
+        scales.of[i / 2][i % 2][1] = SPLIT_STEP < 128 ? a * scale_value(s->sfb[stage][1], SFB_PACKED, block) : 0.0f;
+    }
+    return scales;
+}
+
+/* acc += scale * partial; columns below `split` belong to the first 128-block of N, the others to the second. */
+DEVICE_FN void promote(float *acc, const float *partial, const float (*scale)[2], int split)
+{
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; ++i)
+        acc[i] = multiply_add(scale[i / 2 % 2][i / 4 * 8 < split ? 0 : 1], partial[i], acc[i]);
+}
+
+/* `split` is the same for the whole block, so one of the unrolled promotions runs. */
+DEVICE_FN void promote_slice(float *acc, const float *partial, const float (*scale)[2], int split)
+{
+#pragma unroll
+    for (int i = SPLIT_STEP; i <= 128; i += SPLIT_STEP)
+        if (SPLIT_STEP == 128 || split == i)
+            promote(acc, partial, scale, i);
+}
+
+/* partial = one slice's products of one group of 128 k, not waited for. */
+DEVICE_FN void multiply_slice(float *partial, uint32_t a, uint32_t b)
+{
+    wgmma_pin(partial, BLOCK_N / 2);
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < GROUP / 32; ++k)
+        WGMMA(partial, wgmma_descriptor(a + 2 * k), wgmma_descriptor(b + 2 * k), k > 0);
+    wgmma_commit();
+}
+
+DEVICE_FN void release_stage(uint64_t *empty)
+{
+    if (lane_index() < CLUSTER) {
+        if (CLUSTER > 1)
+            mbarrier_arrive_at(empty, lane_index());
+        else
+            mbarrier_arrive(empty);
+    }
+}
+
+/* ---- Epilogue ------------------------------------------------------------------------------------------------ */
+
+#if TMA_STORE
+/* In chunks of STORE_COLS columns through two staging buffers in turn, so that one is filled while TMA reads the other.
+ */
+DEVICE_FN void store_slice(struct smem *s, const struct gemm_1d2d_args *args, const float *acc, uint32_t warpgroup,
+                           uint32_t *turn, int32_t row, int32_t col, int32_t batch)
+{
+    const int leader = thread_index() % 128 == 0;
+#pragma unroll
+    for (int chunk = 0; chunk < BLOCK_N / STORE_COLS; ++chunk) {
+        uint8_t *buffer = s->d[warpgroup][*turn];
+        if (leader)
+            TMA_STORE_WAIT_READ(1);
+        named_barrier(1 + warpgroup, 128); /* the buffer's previous store has read it */
+        stage_fragment(buffer, acc, chunk * STORE_COLS, STORE_COLS);
+        fence_smem_for_async();
+        named_barrier(1 + warpgroup, 128);
+        if (leader) {
+            tma_store(&args->d, buffer, col + chunk * STORE_COLS, row, batch);
+            tma_store_commit();
+        }
+        *turn ^= 1;
+    }
+}
+#endif
+
+DEVICE_FN void finish_slice(struct smem *s, const struct gemm_1d2d_args *args, float *acc, uint32_t warpgroup,
+                            uint32_t *turn, int32_t row, int32_t col, int32_t batch)
+{
+    if (row >= args->m)
+        return; /* the same for the whole warpgroup */
+#if HAS_C
+    const struct fragment_rows c = fragment_rows_of(&args->c, batch, row, col, args->m, args->n);
+    add_fragment(&c, acc, BLOCK_N);
+#endif
+#if TMA_STORE
+    store_slice(s, args, acc, warpgroup, turn, row, col, batch);
+#else
+    const struct fragment_rows d = fragment_rows_of(&args->out, batch, row, col, args->m, args->n);
+    store_fragment(&d, acc, BLOCK_N);
+#endif
+}
+
+/* All steps of one tile: acc = the sum over k groups. */
+DEVICE_FN void accumulate_tile(struct smem *s, const struct gemm_1d2d_args *args, const struct tile *tile,
+                               uint32_t warpgroup, struct ring *ring, float (*acc)[BLOCK_N / 2], float *partial)
+{
+    const uint32_t a_tiles = wgmma_tile(s->a[0] + warpgroup * 64 * GROUP), b_tiles = wgmma_tile(s->b[0]);
+    const int split = GROUP - tile->col % GROUP;
+#pragma unroll
+    for (int i = 0; i < WAVES * BLOCK_N / 2; ++i)
+        acc[i / (BLOCK_N / 2)][i % (BLOCK_N / 2)] = 0.0f;
+#pragma unroll 1
+    for (int32_t block = 0; block < args->k_blocks; ++block) {
+        const uint32_t a = a_tiles + ring->stage * (BLOCK_M * GROUP / 16);
+        const uint32_t b = b_tiles + ring->stage * (BLOCK_N * GROUP / 16);
+        mbarrier_wait(&s->full[ring->stage], ring->phase);
+        const struct scales scales = read_scales(s, ring->stage, warpgroup, block);
+#pragma unroll
+        for (int wave = 0; wave < WAVES; ++wave) {
+            multiply_slice(partial, a + wave * (WARPGROUPS * 64 * GROUP / 16), b);
+            WGMMA_WAIT(0);
+            wgmma_pin(partial, BLOCK_N / 2);
+            if (wave == WAVES - 1)
+                release_stage(&s->empty[ring->stage]);
+            promote_slice(acc[wave], partial, scales.of[wave], split);
+        }
+        ring_advance(ring, STAGES);
+    }
+}
+
+DEVICE_FN void consume(struct smem *s, const struct gemm_1d2d_args *args, uint32_t warpgroup)
+{
+    float acc[WAVES][BLOCK_N / 2], partial[BLOCK_N / 2];
+    struct ring ring = ring_begin();
+    uint32_t turn = 0; /* of the staging buffers */
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; ++i)
+        partial[i] = 0.0f;
+    FOR_EACH_TILE(args, index)
+    {
+        const struct tile tile = tile_at(args, index);
+        accumulate_tile(s, args, &tile, warpgroup, &ring, acc, partial);
+#pragma unroll
+        for (int wave = 0; wave < WAVES; ++wave)
+            finish_slice(s, args, acc[wave], warpgroup, &turn, tile.row + (int32_t)(wave * WARPGROUPS + warpgroup) * 64,
+                         tile.col, tile.batch);
+    }
+#if TMA_STORE
+    TMA_STORE_WAIT_READ(0); /* shared memory must outlive the stores that read it */
+#endif
+}
+
+/* ---- Entry --------------------------------------------------------------------------------------------------- */
+
+DEVICE_FN void set_up(struct smem *s, const struct gemm_1d2d_args *args)
+{
+    if (thread_index() == 0) {
+        tma_prefetch_map(&args->a);
+        tma_prefetch_map(&args->b);
+        if (TMA_STORE)
+            tma_prefetch_map(&args->d);
+        if (SFA_TMA)
+            tma_prefetch_map(&args->scales);
+        for (int i = 0; i < STAGES; ++i) {
+            mbarrier_init(&s->full[i], 2);
+            mbarrier_init(&s->empty[i], CLUSTER * WARPGROUPS * 4);
+        }
+        mbarrier_init_fence();
+    }
+    warp_barrier();
+    if (CLUSTER > 1)
+        cluster_barrier();
+    else
+        block_barrier();
+}
+
+KERNEL(sm90_fp8_gemm_1d2d, THREADS, struct gemm_1d2d_args)
+{
+    struct smem *s = (struct smem *)dynamic_smem();
+    const uint32_t warp = warp_index(), warpgroup = warp / 4;
+    set_up(s, &args);
+    grid_dependency_wait(); /* nothing before this line reads or writes what another kernel may write */
+    if (warpgroup == WARPGROUPS) {
+        if (WARPGROUPS > 1)
+            REGISTERS_RELEASE(PRODUCER_REGISTERS);
+        if (warp % 4 == 0) {
+            if (lane_index() == 0) {
+                produce_operands(s, &args);
+                grid_dependency_launch(); /* the last loads are on their way: the next kernel may come */
+            }
+        } else if (warp % 4 == 1) {
+            produce_scales(s, &args);
+        }
+    } else {
+        if (WARPGROUPS > 1)
+            REGISTERS_TAKE(MATH_REGISTERS);
+        consume(s, &args, warpgroup);
+    }
+    if (CLUSTER > 1) {
+        warp_barrier();
+        cluster_barrier(); /* no block leaves while another may still signal it */
+    }
+}
