@@ -4,7 +4,8 @@ LIB_SOURCES = \
 	src/core/check.c src/core/context.c src/core/env.c src/core/hash.c src/core/log.c src/core/status.c \
 	src/core/tensor.c src/plan/config_text.c src/plan/device_preset.c src/plan/gemm_problem.c src/plan/gemm_sm90.c \
 	src/plan/scale_problem.c src/plan/tma_rules.c src/jit/cache.c src/jit/compile.c src/jit/dump.c src/jit/jit.c \
-	src/jit/key.c src/jit/nvrtc.c src/jit/sources.c src/jit/wgmma_text.c src/cpu/convert.c src/cpu/threads.c \
+	src/jit/key.c src/jit/nvrtc.c src/jit/sources.c src/jit/wgmma_text.c src/cuda/device.c src/cuda/driver.c \
+	src/cuda/launch.c src/cuda/memory.c src/cuda/module.c src/cuda/tensormap.c src/cpu/convert.c src/cpu/threads.c \
 	src/cpu/ref/gemm.c src/cpu/ref/quantize.c src/cpu/ref/transform_scale.c
 
 LIB_ASSEMBLY = src/jit/embed.S
@@ -19,4 +20,4 @@ KERNEL_SOURCES = \
 CLI_SOURCES =
 
 # Test programs that need no GPU: tests/unit/test_<name>.c each.
-UNIT_TESTS = core sched plan cpu jit jit_nvrtc jit_cache
+UNIT_TESTS = core sched plan cpu driver cuda memory jit jit_nvrtc jit_cache
