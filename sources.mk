@@ -6,7 +6,9 @@ LIB_SOURCES = \
 	src/plan/scale_problem.c src/plan/tma_rules.c src/jit/cache.c src/jit/compile.c src/jit/dump.c src/jit/jit.c \
 	src/jit/key.c src/jit/nvrtc.c src/jit/sources.c src/jit/wgmma_text.c src/cuda/device.c src/cuda/driver.c \
 	src/cuda/launch.c src/cuda/memory.c src/cuda/module.c src/cuda/tensormap.c src/cpu/convert.c src/cpu/threads.c \
-	src/cpu/ref/gemm.c src/cpu/ref/quantize.c src/cpu/ref/transform_scale.c
+	src/cpu/ref/gemm.c src/cpu/ref/quantize.c src/cpu/ref/transform_scale.c src/ops/gemm.c src/ops/gemm_memo.c \
+	src/ops/gemm_row.c src/ops/gemm_simple_cuda.c src/ops/gemm_sm90_cuda.c src/ops/kernel.c src/ops/precompile.c \
+	src/ops/quantize.c src/ops/scale.c
 
 LIB_ASSEMBLY = src/jit/embed.S
 
@@ -20,4 +22,4 @@ KERNEL_SOURCES = \
 CLI_SOURCES =
 
 # Test programs that need no GPU: tests/unit/test_<name>.c each.
-UNIT_TESTS = core sched plan cpu driver cuda memory jit jit_nvrtc jit_cache
+UNIT_TESTS = core sched plan cpu quantize api driver cuda memory gemm jit jit_nvrtc jit_cache compile

@@ -1,0 +1,64 @@
+/*
+ * The implementations of dg_gemm: one row each, best first. A row answers three questions without touching a device
+ * (can it take the problem, how, with which kernel) and then either launches a kernel or runs on the CPU.
+ */
+#ifndef OPS_GEMM_ROW_H
+#define OPS_GEMM_ROW_H
+
+#include "cuda/launch.h"
+#include "jit/jit.h"
+#include "plan/gemm_sm90.h"
+#include "shared/gemm_args.h"
+
+struct gemm_row;
+
+/* How a row would do a problem. */
+struct gemm_plan {
+    const struct gemm_row *row;
+    struct gemm_1d2d_plan sm90; /* the sm90 row's own part */
+    uint32_t grid, threads, cluster;
+    int32_t smem_bytes;
+    size_t workspace_bytes;
+};
+
+/* The kernel of a plan, with the text that the request points to. */
+struct kernel_spec {
+    struct jit_request request;
+    char config[768];
+};
+
+/* Room for any row's kernel argument. */
+union gemm_kernel_args {
+    struct gemm_1d2d_args sm90;
+    struct gemm_simple_args simple;
+};
+
+struct gemm_row {
+    const char *name; /* of the kernel file, its symbol and the bench label */
+
+    /* Why the row cannot take the problem, empty when it can. device is NULL for the CPU. */
+    struct text (*refusal)(const struct gemm_problem *p, const dg_device_info *device, bool batch_invariant);
+
+    /* CUDA rows: choose a configuration, name its kernel, describe both on a line, fill the kernel's argument. */
+    void (*plan)(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms, struct gemm_plan *plan);
+    void (*spec)(const struct gemm_problem *p, const struct gemm_plan *plan, struct kernel_spec *spec);
+    void (*line)(const struct gemm_plan *plan, char *out, size_t bytes);
+    dg_status (*bind)(const struct gemm_problem *p, const struct gemm_plan *plan, const struct driver *driver,
+                      union gemm_kernel_args *args);
+
+    /* CPU rows. */
+    void (*run)(const struct gemm_problem *p);
+};
+
+extern const struct gemm_row gemm_row_sm90_fp8_gemm_1d2d;
+extern const struct gemm_row gemm_row_gemm_simple;
+extern const struct gemm_row gemm_row_gemm_ref;
+
+/*
+ * The first row that takes the problem. `refused`, if not NULL, receives a line "row: reason" for each one passed
+ * over. There is always a row for the CPU; on a GPU DG_ERROR_UNSUPPORTED_ARCH is the one failure.
+ */
+dg_status gemm_select(const struct gemm_problem *p, const dg_device_info *device, bool batch_invariant,
+                      const struct gemm_row **row, char *refused, size_t bytes);
+
+#endif

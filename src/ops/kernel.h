@@ -1,0 +1,17 @@
+/* From a kernel request to a launchable kernel: where jit's bytes meet cuda's modules. */
+#ifndef OPS_KERNEL_H
+#define OPS_KERNEL_H
+
+#include "core/context.h"
+#include "cuda/launch.h"
+#include "jit/jit.h"
+
+/*
+ * The kernel of a request, prepared on the scope's device. Kept per process, so that the second time is a look-up that
+ * takes no lock; a miss compiles, unless the context's DG_SETTING_COMPILE is 0. The request's arch is filled in here
+ * from the scope's device.
+ */
+dg_status kernel_get(dg_context *context, const struct cuda_scope *scope, struct jit_request *request,
+                     int32_t smem_bytes, struct cuda_kernel *kernel);
+
+#endif

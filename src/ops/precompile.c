@@ -1,0 +1,150 @@
+/* dg_precompile: every kernel that a problem with a range of M would want, compiled without a GPU. */
+#include "core/context.h"
+#include "cuda/device.h"
+#include "ops/gemm_row.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The distinct kernels found so far; a range of M needs a few dozen. */
+struct kernel_set {
+    struct kernel_spec *specs;
+    size_t count, room;
+};
+
+static bool same_kernel(const struct kernel_spec *x, const struct kernel_spec *y)
+{
+    return strcmp(x->request.kernel, y->request.kernel) == 0 && strcmp(x->config, y->config) == 0;
+}
+
+static dg_status add_kernel(struct kernel_set *set, const struct kernel_spec *spec)
+{
+    for (size_t i = set->count; i-- > 0;) /* neighbours in M mostly share their kernel: the latest first */
+        if (same_kernel(&set->specs[i], spec))
+            return DG_SUCCESS;
+    if (set->count == set->room) {
+        size_t room = set->room ? 2 * set->room : 16;
+        struct kernel_spec *more = realloc(set->specs, room * sizeof *more);
+        if (more == NULL)
+            return fail(DG_ERROR_OUT_OF_MEMORY, "%zu bytes for the list of kernels could not be allocated",
+                        room * sizeof *more);
+        set->specs = more;
+        set->room = room;
+    }
+    set->specs[set->count++] = *spec;
+    return DG_SUCCESS;
+}
+
+/* The same question with another M: the rows of a, sfa, c and d, and no data, which may be too small for it. */
+static dg_gemm_args with_m(const dg_gemm_args *args, int64_t m)
+{
+    dg_gemm_args out = *args;
+    out.a.data = out.b.data = out.sfa.data = out.sfb.data = out.c.data = out.d.data = NULL;
+    int32_t row = out.d.ndim == 3 ? 1 : 0;
+    out.a.shape[row] = out.sfa.shape[row] = out.d.shape[row] = m;
+    if (out.c.dtype != DG_DTYPE_NONE)
+        out.c.shape[row] = m;
+    return out;
+}
+
+struct range {
+    const dg_gemm_args *args;
+    const dg_device_info *device;
+    int64_t m_min, m_max;
+    int32_t num_sms;
+    bool batch_invariant;
+};
+
+static dg_status collect(const struct range *range, struct kernel_set *set)
+{
+    for (int64_t m = range->m_min; m <= range->m_max; ++m) {
+        dg_gemm_args args = with_m(range->args, m);
+        struct gemm_problem p;
+        struct gemm_plan plan = {0};
+        struct kernel_spec spec;
+        CHECK(gemm_problem_make(&args, NULL_DATA_ACCEPTED, &p));
+        CHECK(gemm_select(&p, range->device, range->batch_invariant, &plan.row, NULL, 0));
+        if (gemm_problem_empty(&p))
+            continue;
+        plan.row->plan(&p, range->device, range->num_sms, &plan);
+        plan.row->spec(&p, &plan, &spec);
+        CHECK(add_kernel(set, &spec));
+    }
+    return DG_SUCCESS;
+}
+
+static dg_status compile(struct kernel_set *set, const dg_precompile_args *args, int32_t arch, bool may_compile,
+                         int64_t counts[2])
+{
+    for (size_t i = 0; i < set->count; ++i) {
+        struct kernel_spec *spec = &set->specs[i];
+        struct jit_cubin cubin;
+        enum jit_origin origin;
+        spec->request.config = spec->config; /* the list may have moved since */
+        spec->request.arch = arch;
+        if (args->progress)
+            args->progress(args->user, (int64_t)i, (int64_t)set->count, spec->request.kernel);
+        CHECK(jit_get(&spec->request, may_compile, &cubin, &origin));
+        ++counts[origin == JIT_COMPILED ? 0 : 1];
+    }
+    if (args->progress)
+        args->progress(args->user, (int64_t)set->count, (int64_t)set->count, "done");
+    return DG_SUCCESS;
+}
+
+static dg_status find_device(const dg_precompile_args *args, int32_t ordinal, dg_device_info *device)
+{
+    const struct cuda_device *own;
+    if (args->target)
+        return import_args(device, sizeof *device, args->target, "dg_device_info");
+    if (ordinal < 0)
+        return fail(DG_ERROR_INVALID_ARGUMENT, "the tensors are on the CPU, which needs no kernels; wanted a target or "
+                                               "tensors with a CUDA device");
+    CHECK(cuda_device_get(ordinal, &own));
+    *device = own->info;
+    return DG_SUCCESS;
+}
+
+static dg_status find_range(const dg_precompile_args *args, const dg_gemm_args *gemm, struct range *range)
+{
+    range->m_min = args->m_min;
+    range->m_max = args->m_max;
+    if (args->m_min == 0 && args->m_max == 0 && gemm->d.ndim >= 2 && gemm->d.ndim <= 3)
+        range->m_min = range->m_max = gemm->d.shape[gemm->d.ndim - 2];
+    if (range->m_min < 0 || range->m_max < range->m_min)
+        return fail(DG_ERROR_INVALID_ARGUMENT, "m_min is %lld and m_max %lld; wanted 0 <= m_min <= m_max",
+                    (long long)args->m_min, (long long)args->m_max);
+    range->args = gemm;
+    return DG_SUCCESS;
+}
+
+dg_status dg_precompile(dg_context *given, const dg_precompile_args *given_args, int64_t *compiled, int64_t *cached)
+{
+    dg_context *context;
+    dg_precompile_args args;
+    dg_gemm_args gemm;
+    dg_device_info device;
+    struct range range = {.device = &device};
+    struct kernel_set set = {0};
+    int64_t counts[2] = {0, 0};
+    dg_status status = DG_SUCCESS;
+    operation_begin("dg_precompile");
+    CHECK(context_resolve(given, &context));
+    CHECK(import_args(&args, sizeof args, given_args, "dg_precompile_args"));
+    CHECK(import_args(&gemm, sizeof gemm, args.gemm, "dg_gemm_args"));
+    CHECK(find_range(&args, &gemm, &range));
+    CHECK(find_device(&args, gemm.d.device, &device));
+    range.num_sms = context_sms(context, gemm.num_sms, device.num_sms);
+    range.batch_invariant = context_get(context, DG_SETTING_BATCH_INVARIANT) != 0;
+
+    CHECKGOTO(collect(&range, &set), status, release);
+    CHECKGOTO(compile(&set, &args, device.arch, context_get(context, DG_SETTING_COMPILE) != 0, counts), status,
+              release);
+    if (compiled)
+        *compiled = counts[0];
+    if (cached)
+        *cached = counts[1];
+release:
+    free(set.specs);
+    return status;
+}

@@ -1,0 +1,65 @@
+/* dg_transform_scale; on a GPU the launcher of kernels/any/transform_scale.cu. */
+#include "core/context.h"
+#include "cpu/ref/ref.h"
+#include "ops/kernel.h"
+#include "ops/strided.h"
+#include "shared/scale_args.h"
+
+#include <stdio.h>
+
+static dg_status launch(dg_context *context, const struct cuda_scope *scope, const struct transform_problem *p,
+                        dg_stream stream)
+{
+    char config[128];
+    const int64_t tiles = p->batch * ceil_div(p->mn, TRANSFORM_TILE) * ceil_div(p->k_groups, TRANSFORM_TILE);
+    const struct transform_scale_args args = {strided_of(&p->src), strided_of(&p->dst), p->batch, p->mn, p->k_groups};
+    struct jit_request request = {.kernel = "transform_scale", .config = config};
+    struct cuda_launch launch = {
+        .grid = {(uint32_t)min_i64(tiles, INT32_MAX), 1, 1}, /* blocks loop over the rest */
+        .threads = TRANSFORM_THREADS,
+        .cluster = 1,
+        .pdl = context_get(context, DG_SETTING_PDL) != 0,
+    };
+    CHECK(cuda_check_pointer(scope, "src", p->src.data));
+    CHECK(cuda_check_pointer(scope, "dst", p->dst.data));
+    snprintf(config, sizeof config, "#define SRC_PACKED %d\n#define DST_PACKED %d\n#define ROUND_SCALE %d\n",
+             p->src_packed, p->dst_packed, p->dst_packed && p->round_scale);
+    CHECK(kernel_get(context, scope, &request, 0, &launch.kernel));
+    return cuda_launch(scope, &launch, &args, stream);
+}
+
+static dg_status run_on_gpu(dg_context *context, const struct transform_problem *p, dg_stream stream)
+{
+    struct cuda_scope scope;
+    CHECK(cuda_enter(p->device, stream, &scope));
+    const dg_status status = launch(context, &scope, p, stream);
+    cuda_leave(&scope);
+    return status;
+}
+
+static dg_status run_on_cpu(const struct transform_problem *p)
+{
+    int64_t batch, row, col;
+    if (ref_transform_scale(p, &batch, &row, &col))
+        return DG_SUCCESS;
+    const int64_t offset = batch * p->src.batch_stride + row * p->src.row_stride + col * p->src.col_stride;
+    return fail(DG_ERROR_INVALID_ARGUMENT,
+                "src holds %g in batch %lld, row %lld, column %lld; packing without round_scale wants powers of two "
+                "from 2^-127 to 2^127",
+                (double)((const float *)(const void *)p->src.data)[offset], (long long)batch, (long long)row,
+                (long long)col);
+}
+
+dg_status dg_transform_scale(dg_context *given, const dg_transform_scale_args *given_args, dg_stream stream)
+{
+    dg_context *context;
+    dg_transform_scale_args args;
+    struct transform_problem problem;
+    operation_begin("dg_transform_scale");
+    CHECK(context_resolve(given, &context));
+    CHECK(import_args(&args, sizeof args, given_args, "dg_transform_scale_args"));
+    CHECK(transform_problem_make(&args, &problem));
+    if (problem.batch == 0 || problem.mn == 0 || problem.k_groups == 0)
+        return DG_SUCCESS;
+    return problem.device >= 0 ? run_on_gpu(context, &problem, stream) : run_on_cpu(&problem);
+}

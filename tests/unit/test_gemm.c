@@ -1,0 +1,340 @@
+/* dg_gemm on a fake GPU: what it launches, with which maps, what it costs the second time, and every driver call
+ * failing. */
+#include "ops/gemm_memo.h"
+#include "tests/fake/alone.h"
+#include "tests/fake/balance.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+enum { M = 200, N = 2112, K = 7168 };
+
+static struct fake *fake;
+static dg_gemm_args args;
+static CUstream stream;
+
+static void *device_memory(int device, size_t bytes)
+{
+    void *data = NULL;
+    EXPECT_OK(dg_alloc(device, bytes, &data));
+    return data;
+}
+
+static dg_gemm_args make_args(int device, int64_t m, int64_t n, int64_t k)
+{
+    dg_gemm_args out = DG_GEMM_ARGS_INIT;
+    int64_t kg = (k + 127) / 128, nb = (n + 127) / 128;
+    out.a = dg_matrix(device_memory(device, (size_t)(m * k)), DG_FLOAT8_E4M3, device, m, k);
+    out.b = dg_matrix(device_memory(device, (size_t)(n * k)), DG_FLOAT8_E4M3, device, n, k);
+    out.sfa = dg_matrix(device_memory(device, (size_t)(m * kg * 4)), DG_FLOAT32, device, m, kg);
+    out.sfb = dg_matrix(device_memory(device, (size_t)(nb * kg * 4)), DG_FLOAT32, device, nb, kg);
+    out.d = dg_matrix(device_memory(device, (size_t)(m * n * 4)), DG_BFLOAT16, device, m, n);
+    return out;
+}
+
+/* Kernels are compiled for real, into a cache of this process's own. */
+static void set_up(void)
+{
+    fake = fake_open();
+    setenv("DG_JIT_CACHE_DIR", fake_make_directory(), 1);
+    fake->args_bytes = sizeof(struct gemm_1d2d_args);
+    args = make_args(0, M, N, K);
+    stream = fake->stream_create(fake->primary(0));
+}
+
+static const struct fake_launch *last_launch(void)
+{
+    EXPECT(fake->launch_count > 0);
+    return &fake->launches[(fake->launch_count - 1) % FAKE_LAUNCHES];
+}
+
+static const struct gemm_1d2d_args *kernel_args(const struct fake_launch *launch)
+{
+    return (const struct gemm_1d2d_args *)(const void *)launch->args;
+}
+
+static struct gemm_1d2d_plan planned(const dg_gemm_args *a)
+{
+    struct gemm_problem p;
+    struct gemm_1d2d_plan plan;
+    dg_device_info h200 = DG_DEVICE_INFO_INIT;
+    EXPECT_OK(dg_device_preset("h200", &h200));
+    EXPECT_OK(gemm_problem_make(a, NULL_DATA_ACCEPTED, &p));
+    gemm_1d2d_choose(&p, &h200, h200.num_sms, &plan);
+    return plan;
+}
+
+/* ---- What is launched ---------------------------------------------------------------------------------------- */
+
+static void expect_map(const struct tensor_map *map, const dg_tensor *t, int type, int box_rows, int box_cols,
+                       int swizzle)
+{
+    struct fake_tensor_map m = fake_read_map(map);
+    size_t element = dg_dtype_size(t->dtype);
+    EXPECT(m.address == (uint64_t)(uintptr_t)t->data);
+    EXPECT_INT(m.type, type);
+    EXPECT_INT(m.rank, 3);
+    EXPECT_INT(m.sizes[0], t->shape[1]);
+    EXPECT_INT(m.sizes[1], t->shape[0]);
+    EXPECT_INT(m.sizes[2], 1);
+    EXPECT_INT(m.strides[0], t->stride[0] * (int64_t)element);
+    EXPECT_INT(m.box[0], box_cols);
+    EXPECT_INT(m.box[1], box_rows);
+    EXPECT_INT(m.box[2], 1);
+    EXPECT_INT(m.swizzle, swizzle);
+}
+
+TEST_ALONE(the_launch_is_what_was_planned)
+{
+    set_up();
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    const struct gemm_1d2d_plan plan = planned(&args);
+    const struct fake_launch *l = last_launch();
+    EXPECT(strcmp(l->kernel, "sm90_fp8_gemm_1d2d") == 0);
+    EXPECT_INT(l->grid[0], plan.grid);
+    EXPECT_INT(l->block[0], plan.threads);
+    EXPECT_INT(l->smem_bytes, plan.config.smem_bytes);
+    EXPECT_INT(l->cluster[0], plan.cluster > 1 ? plan.cluster : 0);
+    EXPECT(l->stream == stream && !l->pdl && !l->loaded_late);
+    const struct gemm_1d2d_args *k = kernel_args(l);
+    expect_map(&k->a, &args.a, CU_TENSOR_MAP_DATA_TYPE_UINT8, plan.a_box_rows, 128, CU_TENSOR_MAP_SWIZZLE_128B);
+    expect_map(&k->b, &args.b, CU_TENSOR_MAP_DATA_TYPE_UINT8, plan.b_box_rows, 128, CU_TENSOR_MAP_SWIZZLE_128B);
+    int store_bytes = plan.config.store_cols * 2;
+    expect_map(&k->d, &args.d, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 64, plan.config.store_cols,
+               store_bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+               : store_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                   : CU_TENSOR_MAP_SWIZZLE_32B);
+    EXPECT(k->m == M && k->n == N && k->k_blocks == K / 128);
+    EXPECT_INT(k->load_bytes, plan.load_bytes);
+    EXPECT(k->sfa.data == (uint64_t)(uintptr_t)args.sfa.data && k->sfa.row_stride == 56 && k->sfa.col_stride == 1);
+    EXPECT_INT(k->sched.tiles, plan.sched.tiles);
+}
+
+TEST_ALONE(what_tma_cannot_take_goes_to_the_simple_kernel)
+{
+    set_up();
+    args.a.shape[1] = args.b.shape[1] = K - 1;
+    args.a.stride[0] = args.b.stride[0] = K - 1;
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    EXPECT(strcmp(last_launch()->kernel, "gemm_simple") == 0);
+    args = make_args(0, 5, 7, 0); /* K = 0: D becomes zeros */
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    EXPECT(strcmp(last_launch()->kernel, "gemm_simple") == 0);
+}
+
+TEST_ALONE(an_empty_problem_touches_nothing)
+{
+    set_up();
+    fake->reset();
+    args.a.shape[0] = args.sfa.shape[0] = args.d.shape[0] = 0;
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    EXPECT_INT(fake->call_count, 0);
+}
+
+TEST_ALONE(settings_change_the_launch)
+{
+    set_up();
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    uint32_t all = last_launch()->grid[0];
+    EXPECT_OK(dg_set(NULL, DG_SETTING_NUM_SMS, 7));
+    EXPECT_OK(dg_set(NULL, DG_SETTING_PDL, 1));
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    EXPECT(last_launch()->grid[0] <= 7 && last_launch()->grid[0] < all && last_launch()->pdl);
+    args.num_sms = 20;
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    EXPECT(last_launch()->grid[0] <= 20 && last_launch()->grid[0] > 7);
+    args.num_sms = 1;
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    EXPECT_INT(last_launch()->grid[0], 1);
+}
+
+TEST_ALONE(compiling_can_be_forbidden)
+{
+    set_up();
+    EXPECT_OK(dg_set(NULL, DG_SETTING_COMPILE, 0));
+    EXPECT_REFUSED(dg_gemm(NULL, &args, stream), DG_ERROR_COMPILE_FORBIDDEN, "sm90_fp8_gemm_1d2d");
+    EXPECT_INT(fake->launch_count, 0);
+    EXPECT_OK(dg_set(NULL, DG_SETTING_COMPILE, 1));
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    EXPECT_OK(dg_set(NULL, DG_SETTING_COMPILE, 0));
+    EXPECT_OK(dg_gemm(NULL, &args, stream)); /* cached by now */
+}
+
+/* ---- The second time ----------------------------------------------------------------------------------------- */
+
+TEST_ALONE(a_repeated_call_only_launches)
+{
+    set_up();
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    fake->reset();
+    fake->args_bytes = sizeof(struct gemm_1d2d_args);
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    EXPECT_INT(fake->count("cuLaunchKernelEx"), 1);
+    EXPECT_INT(fake->count("cuTensorMapEncodeTiled"), 0);
+    EXPECT_INT(fake->count("cuPointerGetAttributes"), 0);
+    EXPECT_THAT(fake->call_count <= 6, "%d driver calls", fake->call_count);
+    EXPECT(kernel_args(last_launch())->sfa.data == (uint64_t)(uintptr_t)args.sfa.data);
+}
+
+TEST_ALONE(new_pointers_get_new_maps_only)
+{
+    set_up();
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    args = make_args(0, M, N, K);
+    fake->reset();
+    fake->args_bytes = sizeof(struct gemm_1d2d_args);
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    EXPECT_INT(fake->count("cuTensorMapEncodeTiled"), 3);
+    EXPECT_INT(fake->count("cuLibraryLoadData"), 0);
+    EXPECT(fake_read_map(&kernel_args(last_launch())->a).address == (uint64_t)(uintptr_t)args.a.data);
+}
+
+TEST_ALONE(many_shapes_evict_each_other_without_harm)
+{
+    set_up();
+    for (int round = 0; round < 2; ++round)
+        for (int64_t m = 1; m <= M; ++m) {
+            args.a.shape[0] = args.sfa.shape[0] = args.d.shape[0] = m;
+            EXPECT_OK(dg_gemm(NULL, &args, stream));
+            EXPECT_INT(kernel_args(last_launch())->m, m);
+        }
+}
+
+/* ---- Contexts, devices, capture, threads ---------------------------------------------------------------------- */
+
+TEST_ALONE(each_context_gets_the_code_before_the_launch)
+{
+    set_up();
+    CUcontext other = fake->context_create(0);
+    CUstream second = fake->stream_create(other);
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    EXPECT_OK(dg_gemm(NULL, &args, second));
+    EXPECT(last_launch()->context == other && !last_launch()->loaded_late);
+    EXPECT_OK(dg_gemm(NULL, &args, NULL));
+    EXPECT(last_launch()->context == fake->primary(0));
+}
+
+TEST_ALONE(two_devices_in_one_process)
+{
+    set_up();
+    dg_gemm_args on_one = make_args(1, M, N, K);
+    CUstream of_one = fake->stream_create(fake->primary(1));
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    EXPECT_OK(dg_gemm(NULL, &on_one, of_one));
+    EXPECT_INT(last_launch()->device, 1);
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    EXPECT_INT(last_launch()->device, 0);
+    EXPECT_REFUSED(dg_gemm(NULL, &args, of_one), DG_ERROR_INVALID_ARGUMENT, "stream");
+}
+
+TEST_ALONE(a_cold_call_inside_a_capture_works)
+{
+    set_up();
+    fake->capture(stream, true);
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    EXPECT(!fake->capture_spoilt(stream) && last_launch()->captured && !last_launch()->loaded_late);
+    fake->capture(stream, false);
+}
+
+TEST_ALONE(host_memory_in_a_gpu_call_is_refused)
+{
+    static char host[M * K];
+    set_up();
+    args.a.data = host + (16 - (uintptr_t)host % 16);
+    EXPECT_REFUSED(dg_gemm(NULL, &args, stream), DG_ERROR_INVALID_ARGUMENT, "a");
+    EXPECT_INT(fake->launch_count, 0);
+}
+
+TEST_ALONE(an_earlier_error_is_reported_as_such)
+{
+    set_up();
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    fake->reset();
+    snprintf(fake->fail_function, sizeof fake->fail_function, "cuLaunchKernelEx");
+    fake->fail_call = 1;
+    fake->fail_result = CUDA_ERROR_ILLEGAL_ADDRESS;
+    EXPECT_REFUSED(dg_gemm(NULL, &args, stream), DG_ERROR_EARLIER_CUDA, "CUDA_ERROR_ILLEGAL_ADDRESS");
+}
+
+static dg_status call_gemm(void)
+{
+    return dg_gemm(NULL, &args, stream);
+}
+
+TEST_ALONE(every_driver_call_failing_in_turn)
+{
+    set_up();
+    int failures = fail_everywhere_keeping(fake, call_gemm, 1);
+    EXPECT_THAT(failures > 10, "only %d calls failed", failures);
+}
+
+static void *gemm_many(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < 300; ++i)
+        if (dg_gemm(NULL, &args, stream) != DG_SUCCESS)
+            return (void *)1;
+    return NULL;
+}
+
+TEST_ALONE(threads_call_at_once)
+{
+    pthread_t threads[8];
+    void *failed[8];
+    set_up();
+    for (int i = 0; i < 8; ++i)
+        EXPECT(pthread_create(&threads[i], NULL, gemm_many, NULL) == 0);
+    for (int i = 0; i < 8; ++i)
+        pthread_join(threads[i], &failed[i]);
+    for (int i = 0; i < 8; ++i)
+        EXPECT(failed[i] == NULL);
+    EXPECT_INT(fake->launch_count, 8 * 300);
+    EXPECT_INT(fake->count("cuLibraryLoadData"), 1);
+}
+
+/* ---- Questions ----------------------------------------------------------------------------------------------- */
+
+TEST_ALONE(is_supported_agrees_with_the_call)
+{
+    set_up();
+    static const int64_t sizes[] = {0, 1, 5, 128, 130};
+    for (size_t i = 0; i < 125; ++i) {
+        dg_gemm_args a = make_args(0, sizes[i % 5], sizes[i / 5 % 5], sizes[i / 25]);
+        if (i % 3 == 0)
+            a.sfa.shape[0] += 1;
+        if (i % 7 == 0)
+            a.b.dtype = DG_BFLOAT16;
+        EXPECT_INT(dg_is_supported(NULL, &a), dg_gemm(NULL, &a, stream) == DG_SUCCESS);
+    }
+}
+
+static int64_t steps;
+
+static void count_steps(void *user, int64_t done, int64_t total, const char *what)
+{
+    EXPECT(user == &steps && done <= total && what[0]);
+    ++steps;
+}
+
+TEST_ALONE(precompiled_kernels_are_what_the_calls_want)
+{
+    set_up();
+    int64_t compiled = 0, cached = 0;
+    dg_precompile_args p = DG_PRECOMPILE_ARGS_INIT;
+    p.gemm = &args;
+    p.m_min = 1;
+    p.m_max = M;
+    p.progress = count_steps;
+    p.user = &steps;
+    EXPECT_OK(dg_precompile(NULL, &p, &compiled, &cached));
+    EXPECT(compiled > 1 && cached == 0 && steps == compiled + 1);
+    EXPECT_OK(dg_precompile(NULL, &p, &compiled, &cached));
+    EXPECT(compiled == 0 && cached > 1);
+    EXPECT_OK(dg_set(NULL, DG_SETTING_COMPILE, 0));
+    for (int64_t m = 1; m <= M; m += 13) {
+        args.a.shape[0] = args.sfa.shape[0] = args.d.shape[0] = m;
+        EXPECT_OK(dg_gemm(NULL, &args, stream));
+    }
+    p.m_max = 0;
+    EXPECT_REFUSED(dg_precompile(NULL, &p, NULL, NULL), DG_ERROR_INVALID_ARGUMENT, "m_min is 1 and m_max 0");
+}
