@@ -25,7 +25,7 @@ LIB_OBJECTS = $(LIB_SOURCES:%.c=$(BUILD)/obj/%.o) $(LIB_ASSEMBLY:%.S=$(BUILD)/ob
 CLI_OBJECTS = $(CLI_SOURCES:%.c=$(BUILD)/obj/%.o)
 
 .PHONY: all test gpu-test bench check install format golden docs help clean
-all: $(BUILD)/libdeepgemm.so $(BUILD)/libdeepgemm.a ## the library, shared and static
+all: $(BUILD)/libdeepgemm.so $(BUILD)/libdeepgemm.a $(BUILD)/deepgemm ## the library, shared and static, and the program
 
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)

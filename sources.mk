@@ -19,7 +19,11 @@ KERNEL_SOURCES = \
 	kernels/any/transform_scale.cu src/shared/base.h src/shared/gemm_args.h src/shared/gemm_sched.h \
 	src/shared/scale_args.h
 
-CLI_SOURCES =
+CLI_SOURCES = \
+	cli/main.c cli/array.c cli/bench.c cli/bench_host.c cli/cases.c cli/cublaslt.c cli/cupti.c cli/expect.c cli/gpu.c \
+	cli/info.c cli/judge.c cli/library.c cli/matmul.c cli/npy.c cli/number.c cli/nvml.c cli/operand.c cli/parallel.c \
+	cli/precompile.c cli/problem.c cli/program.c cli/random.c cli/report.c cli/safetensors.c cli/selftest.c \
+	cli/selftest_system.c cli/selftest_table.c cli/timer.c
 
 # Test programs that need no GPU: tests/unit/test_<name>.c each.
-UNIT_TESTS = core sched plan cpu quantize api driver cuda memory gemm jit jit_nvrtc jit_cache compile
+UNIT_TESTS = core sched plan cpu quantize api driver cuda memory gemm jit jit_nvrtc jit_cache compile cli

@@ -1,0 +1,53 @@
+/*
+ * Judging results. What D should be is computed from the very bytes of A, B and their scales, for a sample of rows and
+ * columns: either here in FP64, or by the library's CPU reference.
+ */
+#ifndef CLI_JUDGE_H
+#define CLI_JUDGE_H
+
+#include "problem.h"
+
+/* How far a result is from what it should be. */
+struct verdict {
+    double difference2, energy; /* sums of (got - wanted)^2 and got^2 + wanted^2 */
+    double magnitude2;          /* sum of what wanted^2 is on average, from the norms of A's and B's rows */
+    int64_t elements;
+    /* The element that misses by the largest multiple of what its type and the FP8 accumulator may cost. */
+    double worst_multiple;
+    struct element {
+        int64_t batch, row, col;
+        double got, wanted;
+    } worst;
+};
+
+/* Count one element in; `magnitude` is the typical size of such a sum. */
+void verdict_add(struct verdict *verdict, const struct element *element, double magnitude, dg_dtype out);
+
+/*
+ * 1 - 2<x,y>/(<x,x>+<y,y>), which is the sum of (x-y)^2 over <x,x>+<y,y>. For fewer than 64 elements, which may all
+ * happen to be near zero, the divisor is at least what it would be on average.
+ */
+double verdict_error(const struct verdict *verdict);
+
+/* The error that the numerical contract allows: 5e-6 for a BF16 D, 2e-6 otherwise. */
+double error_limit(dg_dtype out);
+
+/* Within the limit, and no element by itself far off; false tells the worst element in trouble_text(). */
+bool verdict_accept(const struct verdict *verdict, dg_dtype out);
+
+/* Up to `most` of the numbers 0..count-1 in rising order: all of them, or the first, the last and some between. */
+int64_t sample_numbers(int64_t count, int64_t most, uint64_t seed, int64_t *numbers);
+
+enum judge { JUDGE_FP64, JUDGE_REFERENCE };
+
+/* Compare D's host copy with what the host copies of A, B, C and the scales ask for. Up to three batch entries. */
+bool judge_gemm(const struct gemm *gemm, enum judge judge, int64_t rows, int64_t cols, struct verdict *verdict);
+
+/* Judges of the other two operations, by their definition; false tells the first element that is wrong. */
+bool judge_quantization(const struct quantization *quantization);
+bool judge_transform(const struct transform *transform);
+
+/* Two operands have the same bytes, their guards and gaps too. */
+bool same_bytes(const char *what, const struct operand *got, const struct operand *wanted);
+
+#endif

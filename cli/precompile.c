@@ -1,0 +1,173 @@
+/* `deepgemm precompile`: kernels into the cache before they are needed, on a machine without a GPU if need be. */
+#include "problem.h"
+#include "program.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char help_text[] =
+    "Usage: deepgemm precompile [CASE...] [--shapes FILE] [--nk N,K]... [--m LO:HI] [--target TARGET]\n\n"
+    "Compiles every kernel that the cases need and stores them in the cache; nothing is launched.\n\n"
+    "  CASE            a gemm case, quoted or not\n"
+    "  --shapes FILE   cases from a file, one a line\n"
+    "  --nk N,K        a weight's size; may come several times. Stands for a bf16 case with M from --m\n"
+    "  --m LO:HI       all kernels for M from LO to HI, for every case (default: the case's own M; 1:8192 for --nk)\n"
+    "  --target T      compile for h100, h200, h20, gh200, or a description such as arch=90,sms=132, instead of the\n"
+    "                  device here; needs no GPU\n"
+    "  --device D      cuda:N, when there are several (default cuda:0)\n"
+    "  -h, --help      this text\n\n"
+    "`deepgemm help cases` tells how a case is written.\n";
+
+struct work {
+    struct case_list cases;
+    int64_t m_min, m_max; /* 0: each case's own M */
+    bool has_target;
+    dg_device_info target;
+    int32_t device;
+};
+
+static void show(void *user, int64_t done, int64_t total, const char *what)
+{
+    enum { WIDTH = 24 };
+    char bar[WIDTH + 1];
+    (void)user;
+    const int filled = total > 0 ? (int)(WIDTH * done / total) : 0;
+    memset(bar, '.', WIDTH);
+    memset(bar, '#', (size_t)(filled < WIDTH ? filled : WIDTH));
+    bar[WIDTH] = 0;
+    progress("[%s] %" PRId64 "/%" PRId64 " %s", bar, done, total, what ? what : "");
+}
+
+/* "1:8192", or one number for both. */
+static bool parse_range(const char *text, int64_t *low, int64_t *high)
+{
+    char first[32];
+    const size_t length = strcspn(text, ":");
+    if (length >= sizeof(first))
+        return trouble("\"%.40s\" is no range of M such as 1:8192", text);
+    memcpy(first, text, length);
+    first[length] = 0;
+    if (!parse_number(first, 1, 1 << 30, low))
+        return false;
+    *high = *low;
+    if (text[length] == ':' && !parse_number(text + length + 1, 1, 1 << 30, high))
+        return false;
+    return *low <= *high || trouble("the range %s of M is empty", text);
+}
+
+static bool add_nk(struct work *work, const char *text)
+{
+    int64_t nk[2];
+    char line[128];
+    struct test_case test;
+    if (!parse_numbers(text, 1, 1 << 30, 2, nk))
+        return false;
+    snprintf(line, sizeof(line), "gemm fp8 m=1 n=%" PRId64 " k=%" PRId64, nk[0], nk[1]);
+    return case_parse(line, &test) && case_list_add(&work->cases, &test);
+}
+
+static bool compile_case(const struct work *work, const struct test_case *test, int64_t *compiled, int64_t *cached)
+{
+    struct gemm gemm;
+    char name[CASE_NAME_BYTES];
+    if (!gemm_describe(&gemm, test, work->device))
+        return false;
+    const dg_gemm_args gemm_call = gemm_args(&gemm);
+    dg_precompile_args args = DG_PRECOMPILE_ARGS_INIT;
+    args.gemm = &gemm_call;
+    args.m_min = work->m_min;
+    args.m_max = work->m_max;
+    args.target = work->has_target ? &work->target : NULL;
+    args.progress = show;
+    int64_t new_kernels = 0, old_kernels = 0;
+    const double begin = now_seconds();
+    if (!ok(dg_precompile(NULL, &args, &new_kernels, &old_kernels)))
+        return false;
+    case_print(test, name);
+    progress_clear();
+    printf("%s: ", name);
+    if (work->m_min)
+        printf("m=%" PRId64 "..%" PRId64 ": ", work->m_min, work->m_max);
+    printf("%" PRId64 " compiled, %" PRId64 " cached, %.1f s\n", new_kernels, old_kernels, now_seconds() - begin);
+    *compiled += new_kernels;
+    *cached += old_kernels;
+    return true;
+}
+
+static int compile_all(const struct work *work)
+{
+    int64_t compiled = 0, cached = 0;
+    char directory[1024] = "";
+    for (int64_t i = 0; i < work->cases.count; ++i) {
+        if (work->cases.items[i].op != CASE_GEMM) {
+            store_trouble("only gemm cases can be precompiled");
+            return fail_check();
+        }
+        if (!compile_case(work, &work->cases.items[i], &compiled, &cached))
+            return fail_check();
+    }
+    dg_cache_directory(directory, sizeof(directory));
+    printf("%" PRId64 " compiled, %" PRId64 " cached, in %s\n", compiled, cached,
+           *directory ? directory : "memory only");
+    return EXIT_PASS;
+}
+
+enum { SHAPES = OPTION_LONG, NK, M, TARGET, DEVICE };
+
+static bool take_option(struct work *work, int option, bool *from_nk)
+{
+    switch (option) {
+    case SHAPES:
+        return case_list_file(&work->cases, optarg);
+    case NK:
+        *from_nk = true;
+        return add_nk(work, optarg);
+    case M:
+        return parse_range(optarg, &work->m_min, &work->m_max);
+    case TARGET:
+        work->has_target = true;
+        return parse_target(optarg, &work->target);
+    default:
+        return parse_device(optarg, &work->device);
+    }
+}
+
+static int run(int argc, char **argv)
+{
+    static const struct option options[] = {HELP_OPTION,
+                                            {"shapes", required_argument, NULL, SHAPES},
+                                            {"nk", required_argument, NULL, NK},
+                                            {"m", required_argument, NULL, M},
+                                            {"target", required_argument, NULL, TARGET},
+                                            {"device", required_argument, NULL, DEVICE},
+                                            {0}};
+    struct work work = {0};
+    bool from_nk = false;
+    int code = EXIT_PASS;
+    for (int option; (option = next_option(argc, argv, options, &code)) != -1;) {
+        if (option == OPTION_DONE)
+            goto done;
+        if (!take_option(&work, option, &from_nk)) {
+            code = fail_usage("%s", trouble_text());
+            goto done;
+        }
+    }
+    if (!case_list_arguments(&work.cases, argc - optind, argv + optind))
+        code = fail_usage("%s", trouble_text());
+    else if (work.cases.count == 0)
+        code = fail_usage("nothing to compile: give a case, --shapes or --nk");
+    else {
+        if (from_nk && work.m_min == 0) {
+            work.m_min = 1;
+            work.m_max = 8192;
+        }
+        code = compile_all(&work);
+    }
+done:
+    case_list_free(&work.cases);
+    return code;
+}
+
+const struct command command_precompile = {"precompile", "compile kernels into the cache ahead of time", help_text,
+                                           run};

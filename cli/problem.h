@@ -1,0 +1,63 @@
+/* Cases with memory and data: what selftest, bench and the others call the library with. */
+#ifndef CLI_PROBLEM_H
+#define CLI_PROBLEM_H
+
+#include "operand.h"
+#include "random.h"
+
+/* ---- GEMM ---------------------------------------------------------------------------------------------------------
+ */
+
+struct gemm {
+    struct test_case test;
+    int32_t device;
+    struct operand a, b, sfa, sfb, c, d; /* c only for c=separate */
+    uint8_t *d_image;                    /* the bytes of d's buffer before a call: guards, gaps, NaNs, or C */
+    void *workspace;
+    dg_explanation plan;
+};
+
+/* Views without memory, for questions. */
+bool gemm_describe(struct gemm *gemm, const struct test_case *test, int32_t device);
+
+/* The arguments of dg_gemm, whether or not there is memory. */
+dg_gemm_args gemm_args(const struct gemm *gemm);
+
+/* Describe, ask for the plan, allocate, and fill A, B and C with random data quantised on the device. */
+bool gemm_make(struct gemm *gemm, const struct test_case *test, int32_t device, enum random_style style);
+
+/* New A and B (and C) in the same memory, from another seed. */
+bool gemm_refill(struct gemm *gemm, enum random_style style, uint64_t seed);
+
+/* Put D's image back: NaN in every element (C where C is D), the guards and gaps intact. */
+bool gemm_reset(struct gemm *gemm);
+
+bool gemm_run(const struct gemm *gemm, dg_context *context, dg_stream stream);
+
+/* Guards and gaps of D's host copy are as they were before the call; every element has been written (is no NaN). */
+bool gemm_check_surroundings(const struct gemm *gemm);
+
+void gemm_free(struct gemm *gemm);
+
+/* ---- Quantisation and scale transforms ------------------------------------------------------------------------------
+ */
+
+struct quantization {
+    struct test_case test;
+    struct operand x, q, sf;
+};
+
+bool quantization_make(struct quantization *quantization, const struct test_case *test, int32_t device);
+bool quantization_run(const struct quantization *quantization, dg_stream stream);
+void quantization_free(struct quantization *quantization);
+
+struct transform {
+    struct test_case test;
+    struct operand src, dst;
+};
+
+bool transform_make(struct transform *transform, const struct test_case *test, int32_t device);
+bool transform_run(const struct transform *transform, dg_stream stream);
+void transform_free(struct transform *transform);
+
+#endif

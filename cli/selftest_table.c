@@ -1,0 +1,90 @@
+/* The cases of `deepgemm selftest`: patterns in which {a|b} stands for each alternative (case_list_pattern). */
+#include "selftest.h"
+
+/* The weights of DeepSeek-V3 that bench measures too (bench/shapes/dense.txt). */
+#define WEIGHTS "{n=2112 k=7168|n=576 k=7168|n=24576 k=1536|n=32768 k=512|n=7168 k=16384|n=4096 k=7168|n=7168 k=2048}"
+
+static const struct {
+    enum selftest_level level;
+    const char *pattern;
+} families[] = {
+    /* Nothing to do, or almost. */
+    {SELFTEST_QUICK, "gemm fp8 {m=0 n=64 k=128|m=64 n=0 k=128|m=1 n=1 k=1}"},
+    {SELFTEST_QUICK, "gemm fp8 m=65 n=72 k=0 out={bf16|fp32} c={none|separate|d}"},
+    /* Sizes one by one, then together. */
+    {SELFTEST_QUICK, "gemm fp8 m={1|2|3|7|16|17|63|64|65|127|128|129} n=256 k=512"},
+    {SELFTEST_NORMAL, "gemm fp8 m={4|8|9|33|96|191|192|193|255|256|257|300} n=576 k=640"},
+    {SELFTEST_QUICK, "gemm fp8 m=65 n={1|2|7|8|9|64|100|127|128|129|136|300} k=256"},
+    {SELFTEST_NORMAL, "gemm fp8 m=130 n={3|16|24|31|56|63|72|96|160|192|200|248|255|257|272} k=384"},
+    {SELFTEST_QUICK, "gemm fp8 m=65 n=136 k={1|2|15|16|17|112|127|128|129|144|240|255|256|300|511|513|1000}"},
+    {SELFTEST_NORMAL, "gemm fp8 m={5|77|131} n={1|71|257} k={1|130|300}"},
+    {SELFTEST_NORMAL, "gemm fp8 m={1|129} n={130|248} k={144|272|1040} out={bf16|fp16|fp32}"},
+    /* What B's partial blocks and long K do to the scales. */
+    {SELFTEST_NORMAL, "gemm fp8 m=70 n=200 k={2048|7168|16384}"},
+    {SELFTEST_NORMAL, "gemm fp8 m={1|200} n={2112|5000} k={1536|4000}"},
+    /* D's types and strides; C. */
+    {SELFTEST_QUICK, "gemm fp8 m=129 n=200 k=384 out={fp16|fp32}"},
+    {SELFTEST_QUICK, "gemm fp8 m=70 n=136 k=256 out={bf16|fp32} ldd={+1|+3|+8|+16}"},
+    /* Odd widths in rows that TMA can address: where it clips. */
+    {SELFTEST_QUICK, "gemm fp8 m=70 k=256 out={bf16|fp32} {n=1 ldd=+15|n=2 ldd=+14|n=3 ldd=+13|n=5 ldd=+11|n=7 ldd=+9|"
+                     "n=9 ldd=+7|n=13 ldd=+3|n=15 ldd=+1|n=71 ldd=+9|n=129 ldd=+7}"},
+    {SELFTEST_NORMAL, "gemm fp8 m=130 n=71 k=256 out={bf16|fp16|fp32} d_layout={col|step}"},
+    {SELFTEST_QUICK, "gemm fp8 m={64|129} n={71|256} k=300 out={bf16|fp32} c={separate|d}"},
+    {SELFTEST_NORMAL, "gemm fp8 m=129 n=264 k=384 out={bf16|fp16|fp32} c={separate|d} ldd={+3|+8}"},
+    /* A and B: padding, transposed views, addresses that are not aligned. */
+    {SELFTEST_QUICK, "gemm fp8 m=129 n=136 k=384 {lda=+16|ldb=+16|lda=+1|ldb=+7|lda=+16 ldb=+32 ldd=+8}"},
+    /* K off 16 in rows that TMA can address: the padding behind it is NaN. */
+    {SELFTEST_QUICK, "gemm fp8 m=70 n=136 {k=1 lda=+15 ldb=+15|k=100 lda=+12 ldb=+12|k=130 lda=+14 ldb=+30|"
+                     "k=255 lda=+1 ldb=+17|k=300 lda=+4 ldb=+4}"},
+    {SELFTEST_QUICK, "gemm fp8 {m=128 n=256 k=384|m=70 n=75 k=200} major={mk|kn|mn}"},
+    {SELFTEST_NORMAL, "gemm fp8 m=144 n=272 k=512 major={mk|kn|mn} out={bf16|fp32} lda=+16 ldb=+16"},
+    {SELFTEST_QUICK, "gemm fp8 m=128 n=128 k=256 shift={+1|+4|+8|+16}"},
+    /* Scales: layouts, and packed UE8M0 on either side. */
+    {SELFTEST_QUICK, "gemm fp8 m=130 n=300 k=640 sfa_layout={row|mn_unaligned|strided}"},
+    {SELFTEST_QUICK, "gemm fp8 m=130 n=300 k=640 sfb_layout={mn|mn_unaligned|strided}"},
+    {SELFTEST_QUICK, "gemm fp8 m=130 n=300 k={128|500|640|2176} {sfa=ue8m0|sfb=ue8m0|sfa=ue8m0 sfb=ue8m0}"},
+    {SELFTEST_NORMAL, "gemm fp8 m={64|131} n=264 k=1100 {sfa=ue8m0|sfa=ue8m0 sfb=ue8m0} sfa_layout={row|mn_unaligned|"
+                      "strided} sfb_layout={row|mn}"},
+    {SELFTEST_NORMAL, "gemm fp8 m=200 n=576 k=7168 {sfa=ue8m0|sfb=ue8m0|sfa=ue8m0 sfb=ue8m0} out={bf16|fp32}"},
+    /* Batches. */
+    {SELFTEST_QUICK, "gemm fp8 m=65 n=136 k=256 batch={1|3} {c=none|c=d|sfa=ue8m0 sfb=ue8m0}"},
+    {SELFTEST_QUICK, "gemm fp8 m=65 n=136 k=256 batch=3 {batch_layout=inner|broadcast=a|broadcast=b}"},
+    {SELFTEST_NORMAL, "gemm fp8 m={1|70|256} n={72|512} k=512 batch=7 batch_layout={outer|inner} out={bf16|fp32}"},
+    {SELFTEST_NORMAL, "gemm fp8 m=70 n=71 k=130 batch=5 broadcast={a|b} c={none|separate} lda=+3 ldd=+5"},
+    {SELFTEST_NORMAL, "gemm fp8 m=129 n=130 k=256 batch=4 major={mk|kn|mn}"},
+    {SELFTEST_NORMAL, "gemm fp8 m=40 n=128 k=128 batch=300"},
+    /* Fewer SMs. */
+    {SELFTEST_QUICK, "gemm fp8 m=512 n=1024 k=512 num_sms={1|7|77|131}"},
+    {SELFTEST_NORMAL, "gemm fp8 m={1|300} n=2112 k=1024 num_sms={1|3|65} out={bf16|fp32}"},
+    /* The shapes that bench measures. */
+    {SELFTEST_QUICK, "gemm fp8 m={1|128|4096} {n=2112 k=7168|n=7168 k=2048}"},
+    {SELFTEST_NORMAL, "gemm fp8 m={1|16|64|128|256|1024|4096|8192} " WEIGHTS},
+    {SELFTEST_FULL, "gemm fp8 m={1|16|64|128|256|1024|4096|8192} " WEIGHTS " {out=fp32|sfa=ue8m0 sfb=ue8m0|c=d}"},
+    /* More than 2^31 elements in D, in A. */
+    {SELFTEST_FULL, "gemm fp8 {m=66000 n=33000 k=128|m=300000 n=64 k=7296}"},
+    {SELFTEST_FULL, "gemm fp8 m={1|30|31|32|47|48|49|80|112|113|144|160|176|208|224|240} n={576|2112} k={512|7168}"},
+    /* Quantisation: the three granularities, types, layouts, tails. */
+    {SELFTEST_QUICK, "quantize fp8 m={1|70} k={1|128|300} in={bf16|fp16|fp32} gran={1,128|128,128} sf={fp32|ue8m0}"},
+    {SELFTEST_QUICK, "quantize fp8 m={1|300} k=70 gran=128,1 in={bf16|fp32}"},
+    {SELFTEST_NORMAL, "quantize fp8 m=300 k=1100 in={bf16|fp32} gran={1,128|128,128|128,1} sf={fp32|ue8m0} "
+                      "sf_layout={mn|row|mn_unaligned|strided}"},
+    {SELFTEST_NORMAL, "quantize fp8 m=130 k=640 in={bf16|fp16|fp32} gran={1,128|128,128|128,1} round=1 lda={+0|+3}"},
+    {SELFTEST_NORMAL, "quantize fp8 m=65 k=300 batch={1|5} gran={1,128|128,128} sf={fp32|ue8m0} shift={+0|+1}"},
+    {SELFTEST_NORMAL, "quantize fp8 {m=4096 k=7168|m=7168 k=2048} gran={1,128|128,128} sf={fp32|ue8m0}"},
+    {SELFTEST_QUICK, "quantize fp8 {m=0 k=128|m=128 k=0}"},
+    /* Scale transforms. */
+    {SELFTEST_QUICK, "transform scale m={1|70|256} k={128|640|1100} {from=fp32 to=ue8m0|from=fp32 to=ue8m0 round=1|"
+                     "from=ue8m0 to=fp32|from=fp32 to=fp32}"},
+    {SELFTEST_NORMAL, "transform scale m=300 k=2000 gran={1,128|128,128} {from=fp32 to=ue8m0|from=ue8m0 to=fp32|"
+                      "from=fp32 to=fp32} sf_layout={mn|row|mn_unaligned|strided} batch={0|3}"},
+};
+
+bool selftest_cases(struct case_list *list, enum selftest_level level, int64_t seed)
+{
+    for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); ++i)
+        if (families[i].level <= level && !case_list_pattern(list, families[i].pattern))
+            return false;
+    for (int64_t i = 0; i < list->count; ++i)
+        list->items[i].seed = seed;
+    return true;
+}

@@ -1,0 +1,136 @@
+#!/bin/sh
+# The program as its user meets it: exit codes, sentences, files. Needs no GPU. Run from the root of the tree:
+#     sh tests/cli/run.sh build/deepgemm
+program=$1
+work=$(mktemp -d "${TMPDIR:-/tmp}/deepgemm_cli.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+export DG_JIT_CACHE_DIR="$work/cache" OMP_NUM_THREADS=2
+passed=0
+failed=0
+
+# check NAME WANTED_CODE WORDS ARGUMENTS...: the exit code, and words that stdout or stderr must have.
+check() {
+    name=$1 code=$2 words=$3
+    shift 3
+    "$program" "$@" >"$work/out" 2>&1 </dev/null
+    got=$?
+    if [ "$got" -ne "$code" ]; then
+        echo "FAIL $name: exit code $got, wanted $code; it said: $(head -c 400 "$work/out")"
+        failed=$((failed + 1))
+    elif ! grep -q -e "$words" "$work/out"; then
+        echo "FAIL $name: no \"$words\" in: $(head -c 400 "$work/out")"
+        failed=$((failed + 1))
+    else
+        passed=$((passed + 1))
+    fi
+}
+
+# same NAME GOT WANTED
+same() {
+    if [ "$2" = "$3" ]; then
+        passed=$((passed + 1))
+    else
+        echo "FAIL $1: \"$2\", wanted \"$3\""
+        failed=$((failed + 1))
+    fi
+}
+
+# ---- Help and wrong usage ----
+check 'no argument' 2 'Usage: deepgemm COMMAND'
+check 'help' 0 'precompile' help
+check '--help' 0 'Exit codes' --help
+check '--version' 0 '^0\.1\.0$' --version
+check 'help cases' 0 'gemm fp8' help cases
+for command in info matmul selftest bench precompile; do
+    check "$command --help" 0 "Usage: deepgemm $command" $command --help
+    check "help $command" 0 "Usage: deepgemm $command" help $command
+    check "$command, unknown option" 2 "there is no option --nonsense; there are --help" $command --nonsense
+done
+check 'unknown command' 2 'there is no command "multiply"; there are info, matmul' multiply
+check 'option without value' 2 'wants a value' matmul --out
+check 'option with a value it does not take' 2 'takes no value' matmul --check=yes
+check 'bad device' 2 'is no device' matmul --random 1,1,1 --device tpu
+check 'bad random shape' 2 'has 2 numbers, not 3' matmul --random 1,1
+check 'matmul without operands' 2 'give X and W' matmul
+check 'selftest with an argument' 2 'use --filter' selftest gemm
+check 'bench, bad case' 2 'has no key "q"' bench --device cpu gemm fp8 m=1 n=1 k=1 q=1
+check 'bench, bad baseline' 2 'cublaslt or none' bench --baseline mkl
+check 'precompile without a case' 2 'nothing to compile' precompile
+
+# ---- info ----
+check 'info' 0 '^NVRTC ' info
+check 'info names the cache' 0 "^cache  *$work/cache" info
+check 'info --plan for a target' 0 '^row  *sm90_fp8_gemm' info --plan 'gemm fp8 m=4096 n=7168 k=2048' --target h200
+check 'info --plan tells what was passed over' 0 '^passed over  sm90_fp8_gemm' \
+    info --plan 'gemm fp8 m=64 n=7168 k=2048 major=mk' --target arch=90,sms=132
+check 'info --plan on the CPU' 0 '^row  *gemm_ref' info --plan 'gemm fp8 m=4 n=8 k=16' --device cpu
+check 'info --plan, bad case' 2 'lacks k=' info --plan 'gemm fp8 m=1 n=1' --target h200
+check 'info --plan, bad target' 2 'b300' info --plan 'gemm fp8 m=1 n=1 k=1' --target b300
+check 'info --target alone' 2 'goes with --plan' info --target h200
+
+# ---- matmul ----
+for out in bf16 fp16 fp32; do
+    for sf in fp32 ue8m0; do
+        check "matmul --out $out --sf $sf" 0 'PASS' \
+            matmul --random 33,140,300 --device cpu --check --out $out --sf $sf -o "$work/$out.npy"
+    done
+done
+check 'matmul from files' 0 'X float16, W float32' matmul "$work/fp16.npy" "$work/bf16.npy" --device cpu --check
+same 'a bf16 result is written as float32' "$(dd if="$work/bf16.npy" bs=1 skip=10 count=16 2>/dev/null)" "{'descr': '<f4',"
+same 'the data begins at a multiple of 64' "$(($(wc -c <"$work/fp32.npy") - 33 * 140 * 4))" 128
+check 'matmul, no such file' 1 'No such file' matmul "$work/none.npy" "$work/fp32.npy"
+check 'matmul, not a file of that kind' 1 'is not a .npy file' matmul tests/test.h "$work/fp32.npy"
+check 'matmul, no name in .safetensors' 1 'name one as' matmul "$work/fp32.npy" "$work/w.safetensors"
+check 'matmul, output cannot be written' 1 'No such file' matmul --random 1,1,1 --device cpu -o "$work/no/y.npy"
+
+# X = ones [2, 4]; W = codes of 1.0 [3, 4] with the scale 2.0: Y is 8 everywhere.
+{
+    printf '\223NUMPY\001\000\072\000'
+    printf "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4)}\n"
+    for i in 1 2 3 4 5 6 7 8; do printf '\000\000\200\077'; done
+} >"$work/x.npy"
+check 'matmul, K differs' 1 'their second sizes, K, differ' matmul "$work/x.npy" "$work/fp32.npy" --device cpu
+header='{"l.weight":{"dtype":"F8_E4M3","shape":[3,4],"data_offsets":[0,12]},"l.weight_scale_inv":{"dtype":"F32","shape":[1,1],"data_offsets":[12,16]},"m.weight":{"dtype":"F8_E4M3","shape":[3,4],"data_offsets":[0,12]},"n":{"dtype":"F8_E4M3","shape":[3,4],"data_offsets":[0,12]}}'
+{
+    printf "\\$(printf %o $((${#header} % 256)))\\$(printf %o $((${#header} / 256)))\000\000\000\000\000\000%s" "$header"
+    for i in 1 2 3 4 5 6 7 8 9 10 11 12; do printf '\070'; done
+    printf '\000\000\000\100'
+} >"$work/w.safetensors"
+if "$program" matmul "$work/x.npy" "$work/w.safetensors:l.weight" --device cpu 2>&1 | grep -q libcjson-dev; then
+    check 'safetensors without cJSON' 1 'libcjson-dev' matmul "$work/x.npy" "$work/w.safetensors:l.weight"
+else
+    check 'FP8 weights with their scales' 0 'W float8_e4m3 with its scales' \
+        matmul "$work/x.npy" "$work/w.safetensors:l.weight" --device cpu --check -o "$work/y.npy"
+    same 'their product' "$(od -A n -t f4 -j 128 -w24 "$work/y.npy" | tr -s ' ')" ' 8 8 8 8 8 8'
+    check 'FP8 weights without scales' 1 'has no tensor m.weight_scale_inv' \
+        matmul "$work/x.npy" "$work/w.safetensors:m.weight" --device cpu
+    check 'FP8 weights by another name' 1 'must end in ".weight"' \
+        matmul "$work/x.npy" "$work/w.safetensors:n" --device cpu
+    check 'FP8 activations' 1 'X is FP8 without scales' \
+        matmul "$work/w.safetensors:l.weight" "$work/w.safetensors:l.weight" --device cpu
+fi
+for bytes in 5 60 90; do
+    head -c $bytes "$work/x.npy" >"$work/cut.npy"
+    check "a .npy of $bytes bytes" 1 'cut.npy' matmul "$work/cut.npy" "$work/x.npy" --device cpu
+done
+
+# ---- selftest and bench on the CPU ----
+check 'selftest' 0 '^[1-9][0-9]* passed, 0 failed$' selftest --device cpu --quick --filter 'm=65 '
+same 'the count is the last line' "$(tail -n 1 "$work/out" | cut -d ' ' -f 2-)" 'passed, 0 failed'
+check 'selftest, nothing chosen' 1 'no case and no check has "xyz"' selftest --device cpu --filter xyz
+check 'selftest --list' 0 '^quantize fp8' selftest --device cpu --list
+check 'bench' 0 '^2 passed, 0 failed$' \
+    bench --device cpu --csv "$work/b.csv" --reps 2 gemm fp8 m=4 n=8 k=128 quantize fp8 m=4 k=128
+same 'bench --csv' "$(wc -l <"$work/b.csv")" 3
+check 'bench --shapes, bad line' 2 'test.h:1: ' bench --device cpu --shapes tests/test.h
+
+# ---- precompile, where there is a compiler ----
+if "$program" info | grep -q '^NVRTC  *none'; then
+    check 'precompile without NVRTC' 1 'NVRTC' precompile --nk 576,7168 --m 1:64 --target h200
+else
+    check 'precompile' 0 '^[1-9][0-9]* compiled, 0 cached' precompile --nk 576,7168 --m 1:64 --target h200
+    check 'precompile again' 0 '^0 compiled, [1-9]' precompile --nk 576,7168 --m 1:64 --target h200
+fi
+
+echo "test_program: $passed passed, $failed failed"
+[ "$failed" -eq 0 ]

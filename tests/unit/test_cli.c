@@ -1,0 +1,830 @@
+/* The program's parts that need no GPU: cases, files, numbers, layouts, and the judge itself. */
+#include "cli/cases.h"
+#include "cli/expect.h"
+#include "cli/judge.h"
+#include "cli/npy.h"
+#include "cli/number.h"
+#include "cli/parallel.h"
+#include "cli/program.h"
+#include "cli/random.h"
+#include "cli/report.h"
+#include "cli/safetensors.h"
+#include "cli/selftest.h"
+#include "cpu/convert.h"
+#include "tests/test.h"
+
+#include <math.h>
+#include <unistd.h>
+
+/* ---- Cases ---------------------------------------------------------------------------------------------------- */
+
+static const char *printed(const char *line)
+{
+    static char name[CASE_NAME_BYTES];
+    struct test_case c;
+    if (!case_parse(line, &c))
+        test_fail(__FILE__, __LINE__, "\"%s\" was refused: %s", line, trouble_text());
+    case_print(&c, name);
+    return name;
+}
+
+static void expect_printed(const char *line, const char *wanted)
+{
+    const char *got = printed(line);
+    if (strcmp(got, wanted) != 0)
+        test_fail(__FILE__, __LINE__, "\"%s\" prints as \"%s\", wanted \"%s\"", line, got, wanted);
+}
+
+static void expect_refused(const char *line, const char *words)
+{
+    struct test_case c;
+    if (case_parse(line, &c))
+        test_fail(__FILE__, __LINE__, "\"%s\" was accepted", line);
+    EXPECT_TEXT(trouble_text(), words);
+}
+
+TEST(a_case_prints_its_canonical_line)
+{
+    expect_printed("gemm fp8 m=4096 n=7168 k=2048", "gemm fp8 m=4096 n=7168 k=2048 out=bf16 recipe=1,128,128");
+    expect_printed("  gemm\tfp8 k=3 out=fp32 m=1 n=2 \n", "gemm fp8 m=1 n=2 k=3 out=fp32 recipe=1,128,128");
+    expect_printed("gemm fp8 m=1 n=2 k=3 seed=1 c=none lda=+0 batch=0 sfa_layout=mn",
+                   "gemm fp8 m=1 n=2 k=3 out=bf16 recipe=1,128,128");
+    expect_printed("quantize fp8 m=7 k=9", "quantize fp8 m=7 k=9 in=bf16 gran=1,128 sf=fp32");
+    expect_printed("transform scale m=7 k=9 round=1", "transform scale m=7 k=9 from=fp32 to=ue8m0 gran=1,128 round=1");
+}
+
+TEST(every_key_survives_printing_and_parsing)
+{
+    const char *lines[] = {
+        "gemm fp8 m=5 n=6 k=7 out=fp16 recipe=1,128,128 batch=3 c=separate major=mn sfa=ue8m0 sfa_layout=strided",
+        "gemm fp8 m=5 n=6 k=7 out=bf16 recipe=1,128,128 sfb=ue8m0 sfb_layout=mn lda=+16 ldb=+7 ldd=+3 d_layout=col",
+        "gemm fp8 m=5 n=6 k=7 out=bf16 recipe=1,128,128 batch=3 broadcast=b shift=+1 num_sms=77 seed=12",
+        "gemm fp8 m=5 n=6 k=7 out=fp32 recipe=1,128,128 batch=2 c=d d_layout=step batch_layout=inner",
+        "quantize fp8 m=5 k=6 in=fp16 gran=128,1 sf=ue8m0 batch=2 sf_layout=row lda=+1 shift=+2 round=1 seed=3",
+        "transform scale m=5 k=6 from=ue8m0 to=fp32 gran=128,128 batch=4 sf_layout=mn_unaligned seed=9",
+    };
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); ++i)
+        expect_printed(lines[i], lines[i]);
+}
+
+TEST(bad_cases_are_refused_with_a_sentence)
+{
+    expect_refused("", "a case begins with");
+    expect_refused("conv fp8 m=1", "not \"conv\"");
+    expect_refused("gemm", "after \"gemm\" comes \"fp8\"");
+    expect_refused("gemm bf16 m=1", "not \"bf16\"");
+    expect_refused("gemm fp8 m=1 n=2", "lacks k=");
+    expect_refused("gemm fp8 m=1 n=2 k=3 x=4", "gemm has no key \"x\"; it has m, n, k, out");
+    expect_refused("quantize fp8 m=1 k=3 n=4", "quantize has no key \"n\"");
+    expect_refused("gemm fp8 m=1 n=2 k=3 m=4", "m comes twice");
+    expect_refused("gemm fp8 m=1 n=2 k", "\"k\" is no key=value");
+    expect_refused("gemm fp8 m=one n=2 k=3", "m=one: \"one\" is not a whole number");
+    expect_refused("gemm fp8 m=1.5 n=2 k=3", "m=1.5");
+    expect_refused("gemm fp8 m= n=2 k=3", "is not a whole number");
+    expect_refused("gemm fp8 m=-1 n=2 k=3", "-1 is not between 0 and");
+    expect_refused("gemm fp8 m=99999999999999999999 n=2 k=3", "is not a whole number");
+    expect_refused("gemm fp8 m=1 n=2 k=3 out=fp8", "out=fp8: wanted is one of bf16, fp16, fp32");
+    expect_refused("gemm fp8 m=1 n=2 k=3 recipe=1,128", "has 2 numbers, not 3");
+    expect_refused("gemm fp8 m=1 n=2 k=3 recipe=1,128,128,1", "more than 3 numbers");
+    expect_refused("gemm fp8 m=1 n=2 k=3 lda=16", "such as +16");
+    expect_refused("gemm fp8 m=1 n=2 k=3 lda=+-16", "lda=-16");
+    expect_refused("gemm fp8 m=1 n=2 k=3 broadcast=a", "want a batch");
+    expect_refused("gemm fp8 m=1 n=2 k=3 batch=2 batch_layout=inner major=mk", "contiguous along k");
+    expect_refused("transform scale m=1 k=2 from=ue8m0 to=ue8m0", "does not exist");
+}
+
+TEST(arguments_make_cases_quoted_or_not)
+{
+    char *words[] = {"gemm fp8 m=1 n=2 k=3", "gemm", "fp8", "m=4", "n=5", "k=6", "quantize fp8 m=7", "k=8"};
+    struct case_list list = {0};
+    EXPECT(case_list_arguments(&list, 8, words));
+    EXPECT_INT(list.count, 3);
+    EXPECT_INT(list.items[1].n, 5);
+    EXPECT_INT(list.items[2].op, CASE_QUANTIZE);
+    EXPECT_INT(list.items[2].k, 8);
+    EXPECT(!case_list_arguments(&list, 1, (char *[]){"m=3"}));
+    case_list_free(&list);
+}
+
+TEST(a_pattern_stands_for_all_its_alternatives)
+{
+    struct case_list list = {0};
+    EXPECT(case_list_pattern(&list, "gemm fp8 m={1|64} {n=576 k=7168|n=7168 k=2048} out={bf16|fp32}"));
+    EXPECT_INT(list.count, 8);
+    EXPECT_INT(list.items[0].m, 1);
+    EXPECT_INT(list.items[0].n, 576);
+    EXPECT_INT(list.items[7].m, 64);
+    EXPECT_INT(list.items[7].k, 2048);
+    EXPECT_INT(list.items[7].out, DG_FLOAT32);
+    EXPECT(!case_list_pattern(&list, "gemm fp8 m={1|2"));
+    case_list_free(&list);
+}
+
+static const char *temporary(const char *name)
+{
+    static char path[512];
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, sizeof(path), "%s/test_cli.%ld.%s", folder && *folder ? folder : "/tmp", (long)getpid(), name);
+    return path;
+}
+
+static void write_file(const char *path, const void *data, size_t bytes)
+{
+    FILE *file = fopen(path, "wb");
+    EXPECT(file != NULL);
+    EXPECT(fwrite(data, 1, bytes, file) == bytes);
+    EXPECT_INT(fclose(file), 0);
+}
+
+TEST(a_file_of_cases_has_comments_and_names_the_bad_line)
+{
+    static const char good[] = "# head\n\n  gemm fp8 m=1 n=2 k=3 # why\r\ngemm fp8 m=4 n=5 k=6\n";
+    static const char bad[] = "gemm fp8 m=1 n=2 k=3\ngemm fp8 m=1 n=2\n";
+    const char *path = temporary("shapes");
+    struct case_list list = {0};
+    write_file(path, good, sizeof(good) - 1);
+    EXPECT(case_list_file(&list, path));
+    EXPECT_INT(list.count, 2);
+    EXPECT_INT(list.items[1].k, 6);
+    write_file(path, bad, sizeof(bad) - 1);
+    EXPECT(!case_list_file(&list, path));
+    EXPECT_TEXT(trouble_text(), "shapes:2: ");
+    EXPECT_TEXT(trouble_text(), "lacks k=");
+    unlink(path);
+    EXPECT(!case_list_file(&list, path));
+    case_list_free(&list);
+}
+
+TEST(the_dense_shapes_are_the_56_that_are_measured)
+{
+    struct case_list list = {0};
+    EXPECT(case_list_file(&list, "bench/shapes/dense.txt"));
+    EXPECT_INT(list.count, 56);
+    double flops = 0.0;
+    for (int64_t i = 0; i < list.count; ++i)
+        flops += case_flops(&list.items[i]);
+    EXPECT_INT(flops, 2ll * (1 + 16 + 64 + 128 + 256 + 1024 + 4096 + 8192) *
+                          (2112ll * 7168 + 576 * 7168 + 24576 * 1536 + 32768 * 512 + 7168ll * 16384 + 4096 * 7168 +
+                           7168 * 2048));
+    case_list_free(&list);
+}
+
+TEST(the_selftest_table_parses_and_grows_with_its_level)
+{
+    struct case_list quick = {0}, normal = {0}, full = {0};
+    EXPECT_THAT(selftest_cases(&quick, SELFTEST_QUICK, 1), "%s", trouble_text());
+    EXPECT_THAT(selftest_cases(&normal, SELFTEST_NORMAL, 1), "%s", trouble_text());
+    EXPECT_THAT(selftest_cases(&full, SELFTEST_FULL, 7), "%s", trouble_text());
+    EXPECT(quick.count > 100 && normal.count > quick.count + 200 && full.count > normal.count);
+    EXPECT_INT(full.items[full.count - 1].seed, 7);
+    case_list_free(&quick);
+    case_list_free(&normal);
+    case_list_free(&full);
+}
+
+TEST(bytes_and_operations_of_a_case)
+{
+    struct test_case c;
+    EXPECT(case_parse("gemm fp8 m=2 n=256 k=256 out=fp32 c=separate batch=3 broadcast=b", &c));
+    EXPECT_INT(case_flops(&c), 2 * 3 * 2 * 256 * 256);
+    EXPECT_INT(case_bytes(&c), 3 * (2 * 256 + 4 * 2 * 2) + (256 * 256 + 4 * 2 * 2) + 3 * 2 * (2 * 256 * 4));
+    EXPECT(case_parse("quantize fp8 m=130 k=300 gran=128,128 sf=ue8m0", &c));
+    EXPECT_INT(case_bytes(&c), 130 * 300 * 3 + 4 * 2 * 1);
+}
+
+/* ---- Options -------------------------------------------------------------------------------------------------- */
+
+TEST(devices_and_targets_parse)
+{
+    int32_t device = 5;
+    dg_device_info target;
+    EXPECT(parse_device("cpu", &device));
+    EXPECT_INT(device, DG_CPU);
+    EXPECT(parse_device("cuda:3", &device));
+    EXPECT_INT(device, 3);
+    EXPECT(!parse_device("cuda:x", &device));
+    EXPECT(!parse_device("cudax", &device));
+    EXPECT(!parse_device("gpu", &device));
+    EXPECT_TEXT(trouble_text(), "\"gpu\" is no device");
+    EXPECT(parse_target("arch=90,sms=78,l2=60,smem=200,memory=96", &target));
+    EXPECT_INT(target.arch, 90);
+    EXPECT_INT(target.num_sms, 78);
+    EXPECT_INT(target.l2_bytes, 60ll << 20);
+    EXPECT_INT(target.smem_bytes_per_block, 200 << 10);
+    EXPECT_INT(target.memory_bytes, 96ll << 30);
+    EXPECT(parse_target("h100", &target));
+    EXPECT(!parse_target("b300", &target));
+    EXPECT(!parse_target("sms=", &target));
+    EXPECT(!parse_target("sms=132,x", &target));
+    EXPECT(!parse_target("cores=4", &target));
+    EXPECT_TEXT(trouble_text(), "no key \"cores\"");
+}
+
+/* ---- Numbers -------------------------------------------------------------------------------------------------- */
+
+static bool same_float(float a, float b)
+{
+    return memcmp(&a, &b, sizeof(a)) == 0 || (isnan(a) && isnan(b));
+}
+
+TEST(all_codes_mean_what_the_library_says)
+{
+    for (int i = 0; i < 256; ++i) {
+        EXPECT_THAT(same_float(number_from_e4m3((uint8_t)i), e4m3_to_float((uint8_t)i)), "E4M3 code %d", i);
+        EXPECT_THAT(same_float(number_from_ue8m0((uint8_t)i), ue8m0_to_float((uint8_t)i)), "UE8M0 code %d", i);
+    }
+    for (int i = 0; i < 65536; ++i) {
+        const uint16_t bits = (uint16_t)i;
+        const float half = number_from_fp16(bits), brain = number_from_bf16(bits);
+        EXPECT_THAT(same_float(half, fp16_to_float(bits)), "FP16 code %d", i);
+        EXPECT_THAT(same_float(brain, bf16_to_float(bits)), "BF16 code %d", i);
+        EXPECT_THAT(isnan(half) || number_to_fp16(half) == bits, "FP16 code %d comes back as %d", i,
+                    number_to_fp16(half));
+        EXPECT_THAT(isnan(brain) || number_to_bf16(brain) == bits, "BF16 code %d", i);
+    }
+}
+
+TEST(rounding_agrees_with_the_library)
+{
+    for (uint64_t i = 0; i < 200000; ++i) {
+        const uint32_t bits = (uint32_t)random_bits(3, i);
+        float value;
+        memcpy(&value, &bits, sizeof(value));
+        if (isnan(value))
+            continue;
+        EXPECT_THAT(number_to_fp16(value) == float_to_fp16(value), "FP16 of %a", (double)value);
+        EXPECT_THAT(number_to_bf16(value) == float_to_bf16(value), "BF16 of %a", (double)value);
+        value = random_normal(4, i) * 0.001f;
+        EXPECT_THAT(number_to_fp16(value) == float_to_fp16(value), "FP16 of %a", (double)value);
+    }
+}
+
+TEST(random_numbers_are_normal_and_do_not_depend_on_threads)
+{
+    enum { ROWS = 100, COLS = 300 };
+    static float fill[ROWS * COLS];
+    double sum = 0.0, sum2 = 0.0, sum4 = 0.0;
+    random_fill(DG_FLOAT32, fill, ROWS, COLS, RANDOM_PLAIN, 5);
+    for (int i = 0; i < ROWS * COLS; ++i) {
+        const double x = (double)fill[i];
+        EXPECT(fill[i] == random_normal(5, (uint64_t)i));
+        sum += x;
+        sum2 += x * x;
+        sum4 += x * x * x * x;
+    }
+    EXPECT(fabs(sum / (ROWS * COLS)) < 0.02);
+    EXPECT(fabs(sum2 / (ROWS * COLS) - 1.0) < 0.03);
+    EXPECT(fabs(sum4 / (ROWS * COLS) - 3.0) < 0.2);
+}
+
+static void count_up(void *user, int64_t begin, int64_t end)
+{
+    for (int64_t i = begin; i < end; ++i)
+        ++((unsigned char *)user)[i]; /* each element belongs to one thread */
+}
+
+TEST(a_parallel_loop_does_everything_once)
+{
+    static unsigned char counts[5000];
+    for (int64_t count = 0; count <= 5000; count += count < 20 ? 1 : 1245) {
+        memset(counts, 0, sizeof(counts));
+        parallel_for(count, 7, count_up, counts);
+        for (int64_t i = 0; i < 5000; ++i)
+            EXPECT_INT(counts[i], i < count);
+    }
+}
+
+/* ---- .npy ----------------------------------------------------------------------------------------------------- */
+
+/* A version-1 file with this dictionary and data, in a buffer of exactly its size, so that ASan sees every overrun. */
+static uint8_t *npy_bytes(const char *dictionary, const void *data, size_t data_bytes, size_t *bytes)
+{
+    const size_t length = strlen(dictionary) + 1;
+    uint8_t *file = malloc(10 + length + data_bytes);
+    memcpy(file, "\x93NUMPY\x01\x00", 8);
+    file[8] = (uint8_t)length;
+    file[9] = (uint8_t)(length >> 8);
+    memcpy(file + 10, dictionary, length - 1);
+    file[9 + length] = '\n';
+    memcpy(file + 10 + length, data, data_bytes);
+    *bytes = 10 + length + data_bytes;
+    return file;
+}
+
+static bool parse_npy(const char *dictionary, const void *data, size_t data_bytes, struct array *array)
+{
+    size_t bytes;
+    uint8_t *copy = npy_bytes(dictionary, data, data_bytes, &bytes);
+    const struct file file = {"x.npy", copy, bytes};
+    *array = (struct array){0};
+    const bool good = npy_parse(&file, array);
+    free(copy);
+    return good;
+}
+
+static void expect_npy(const char *dictionary, const void *data, size_t data_bytes, dg_dtype dtype, int64_t rows,
+                       int64_t cols, const float *wanted)
+{
+    struct array a;
+    if (!parse_npy(dictionary, data, data_bytes, &a))
+        test_fail(__FILE__, __LINE__, "%s: %s", dictionary, trouble_text());
+    EXPECT_INT(a.dtype, dtype);
+    EXPECT_INT(a.rows, rows);
+    EXPECT_INT(a.cols, cols);
+    for (int64_t i = 0; i < rows * cols; ++i)
+        EXPECT_THAT(number_read(dtype, a.data, i) == wanted[i], "%s: element %d", dictionary, (int)i);
+    array_free(&a);
+}
+
+TEST(npy_files_are_read_in_all_types_and_orders)
+{
+    static const float f[] = {1, 2, 3, 4, 5, 6}, transposed[] = {1, 3, 5, 2, 4, 6};
+    static const double d[] = {1, 2, 3, 4, 5, 6};
+    uint16_t half[6], brain[6];
+    for (int i = 0; i < 6; ++i) {
+        half[i] = number_to_fp16(f[i]);
+        brain[i] = number_to_bf16(f[i]);
+    }
+    expect_npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", f, 24, DG_FLOAT32, 2, 3, f);
+    expect_npy("{'shape':(2,3),'fortran_order':True,'descr':'<f4'}", f, 24, DG_FLOAT32, 2, 3, transposed);
+    expect_npy("{'descr': '<f8', 'fortran_order': True, 'shape': (2, 3), }", d, 48, DG_FLOAT32, 2, 3, transposed);
+    expect_npy("{'descr': '<f8', 'fortran_order': False, 'shape': (6,), }", d, 48, DG_FLOAT32, 1, 6, f);
+    expect_npy("{'descr': '<f2', 'fortran_order': False, 'shape': (3, 2), }", half, 12, DG_FLOAT16, 3, 2, f);
+    expect_npy("{'descr': '<V2', 'fortran_order': False, 'shape': (3, 2), }", brain, 12, DG_BFLOAT16, 3, 2, f);
+    expect_npy("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 3), }", f, 0, DG_FLOAT32, 0, 3, f);
+}
+
+TEST(npy_files_that_are_no_matrix_are_refused)
+{
+    static const float f[6] = {0};
+    static const struct {
+        const char *dictionary, *words;
+        size_t bytes;
+    } bad[] = {
+        {"{'descr': '>f4', 'fortran_order': False, 'shape': (2, 3), }", "elements of type '>f4'", 24},
+        {"{'descr': '<i4', 'fortran_order': False, 'shape': (2, 3), }", "elements of type '<i4'", 24},
+        {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (6,), }", "records with fields", 24},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2, 3), }", "more than two dimensions", 24},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (), }", "a single number", 4},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4), }", "ends early", 24},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }", "longer than its shape", 24},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }", "ends early", 24},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 9), }", "ends early", 24},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (-2, -3), }", "shape is damaged", 24},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2 3), }", "shape is damaged", 24},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3", "shape is damaged", 24},
+        {"{'descr': '<f4', 'fortran_order': Maybe, 'shape': (2, 3), }", "neither True nor False", 24},
+        {"{'descr': '<f4', 'fortran_order': False, }", "has no shape", 24},
+        {"{'fortran_order': False, 'shape': (2, 3), }", "names no type", 24},
+        {"{'fortran_order': False, 'shape': (2, 3), 'descr': '<f4", "is damaged", 24},
+    };
+    struct array a;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
+        EXPECT_THAT(!parse_npy(bad[i].dictionary, f, bad[i].bytes, &a), "%s was accepted", bad[i].dictionary);
+        EXPECT_TEXT(trouble_text(), bad[i].words);
+        EXPECT(a.data == NULL);
+    }
+}
+
+/* Parse `count` damaged copies: cut short, and with random bytes changed. A sentence or a result, never a crash. */
+static void damage(const uint8_t *good, size_t bytes, int count,
+                   bool (*parse)(const struct file *file, struct array *array))
+{
+    static const char likely[] = "{}()[]',:\" 0129-<f4V2e\n\\";
+    int refused = 0;
+    for (int i = 0; i < count; ++i) {
+        const uint64_t bits = random_bits(77, (uint64_t)i);
+        const size_t length = i < (int)bytes ? (size_t)i : bytes; /* first every shorter length */
+        uint8_t *copy = malloc(length ? length : 1);
+        struct array a = {0};
+        memcpy(copy, good, length);
+        for (int change = 0; length == bytes && change <= (int)(bits % 3); ++change) {
+            const uint64_t more = random_bits(bits, (uint64_t)change);
+            const uint8_t byte = more & 1 ? (uint8_t)likely[(more >> 8) % (sizeof(likely) - 1)] : (uint8_t)(more >> 16);
+            copy[(more >> 32) % length] = byte;
+        }
+        const struct file file = {"damaged", copy, length};
+        if (parse(&file, &a)) {
+            for (int64_t j = 0; j < array_count(&a); ++j) /* every byte of it can be read */
+                (void)number_read(a.dtype, a.data, j);
+        } else {
+            ++refused;
+            EXPECT_TEXT(trouble_text(), "damaged");
+        }
+        array_free(&a);
+        free(copy);
+    }
+    EXPECT(refused > count / 10);
+}
+
+TEST(damaged_npy_files_give_sentences)
+{
+    static const float f[6] = {1, 2, 3, 4, 5, 6};
+    size_t bytes;
+    uint8_t *good = npy_bytes("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", f, sizeof(f), &bytes);
+    damage(good, bytes, 20000, npy_parse);
+    free(good);
+    good = npy_bytes("{'descr': '<f8', 'fortran_order': True, 'shape': (1, 3), }", f, sizeof(f), &bytes);
+    damage(good, bytes, 20000, npy_parse);
+    free(good);
+}
+
+TEST(what_is_written_as_npy_is_read_again)
+{
+    static const float values[] = {1.0f, -2.5f, 1024.0f, 0x1p-20f, 0.0f, 3.25f};
+    static const dg_dtype types[] = {DG_FLOAT32, DG_FLOAT16, DG_BFLOAT16};
+    const char *path = temporary("y.npy");
+    for (int i = 0; i < 3; ++i) {
+        struct array a, b;
+        EXPECT(array_make(&a, types[i], 2, 3));
+        for (int j = 0; j < 6; ++j)
+            number_write(types[i], a.data, j, values[j]);
+        EXPECT(npy_write(path, &a));
+        EXPECT_THAT(npy_read(path, &b), "%s", trouble_text());
+        EXPECT_INT(b.dtype, types[i] == DG_FLOAT16 ? DG_FLOAT16 : DG_FLOAT32);
+        EXPECT_INT(b.rows, 2);
+        EXPECT_INT(b.cols, 3);
+        for (int j = 0; j < 6; ++j)
+            EXPECT(number_read(a.dtype, a.data, j) == number_read(b.dtype, b.data, j));
+        array_free(&a);
+        array_free(&b);
+    }
+    unlink(path);
+    struct array none;
+    EXPECT(!npy_read(path, &none));
+    EXPECT_TEXT(trouble_text(), "No such file");
+    EXPECT(!npy_read("/", &none));
+    EXPECT_TEXT(trouble_text(), "is not a regular file");
+}
+
+/* ---- .safetensors --------------------------------------------------------------------------------------------- */
+
+static const char st_header[] =
+    "{\"__metadata__\":{\"format\":\"pt\"},"
+    "\"a.weight\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,3],\"data_offsets\":[0,6]},"
+    "\"b\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[6,14]},"
+    "\"c\":{\"dtype\":\"BF16\",\"shape\":[2,1],\"data_offsets\":[14,18]},"
+    "\"i\":{\"dtype\":\"I32\",\"shape\":[1,1],\"data_offsets\":[14,18]},"
+    "\"v\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[6,14]},"
+    "\"far\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[16,24]},"
+    "\"huge\":{\"dtype\":\"F32\",\"shape\":[9007199254740992,9007199254740992],\"data_offsets\":[6,14]},"
+    "\"backwards\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[14,6]},"
+    "\"part\":{\"dtype\":\"F32\",\"shape\":[1,1.5],\"data_offsets\":[6,12]},"
+    "\"short\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[6,13]},"
+    "\"text\":7}";
+enum { ST_DATA = 18 };
+
+static uint8_t *safetensors_bytes(const char *header, size_t *bytes)
+{
+    const size_t length = strlen(header);
+    const float numbers[2] = {1.5f, -2.0f};
+    uint8_t *file = calloc(1, 8 + length + ST_DATA);
+    for (int i = 0; i < 8; ++i)
+        file[i] = (uint8_t)((uint64_t)length >> (8 * i));
+    memcpy(file + 8, header, length);
+    uint8_t *data = file + 8 + length;
+    for (int i = 0; i < 6; ++i)
+        data[i] = (uint8_t)(0x30 + i);
+    memcpy(data + 6, numbers, sizeof(numbers));
+    data[15] = 0x3f; /* BF16 0.5 */
+    data[17] = 0x40; /* BF16 2.0 */
+    *bytes = 8 + length + ST_DATA;
+    return file;
+}
+
+static bool parse_tensor(const char *name, struct array *array)
+{
+    size_t bytes;
+    uint8_t *copy = safetensors_bytes(st_header, &bytes);
+    const struct file file = {"x.safetensors", copy, bytes};
+    *array = (struct array){0};
+    const bool good = safetensors_parse(&file, name, array);
+    free(copy);
+    return good;
+}
+
+/* Without cJSON the one thing to test is the sentence. */
+static void need_cjson(void)
+{
+    struct array a;
+    if (safetensors_supported())
+        return;
+    EXPECT(!parse_tensor("b", &a));
+    EXPECT_TEXT(trouble_text(), "libcjson-dev");
+    test_skip("this build has no cJSON");
+}
+
+TEST(safetensors_are_read_by_name)
+{
+    struct array a;
+    need_cjson();
+    EXPECT_THAT(parse_tensor("a.weight", &a), "%s", trouble_text());
+    EXPECT_INT(a.dtype, DG_FLOAT8_E4M3);
+    EXPECT_INT(a.rows, 2);
+    EXPECT_INT(((uint8_t *)a.data)[5], 0x35);
+    array_free(&a);
+    EXPECT(parse_tensor("b", &a));
+    EXPECT(((float *)a.data)[0] == 1.5f && ((float *)a.data)[1] == -2.0f);
+    array_free(&a);
+    EXPECT(parse_tensor("c", &a));
+    EXPECT_INT(a.cols, 1);
+    EXPECT(number_read(a.dtype, a.data, 0) == 0.5f && number_read(a.dtype, a.data, 1) == 2.0f);
+    array_free(&a);
+}
+
+TEST(safetensors_that_do_not_fit_are_refused)
+{
+    static const struct {
+        const char *name, *words;
+    } bad[] = {{"nothing", "has no tensor nothing"},
+               {"i", "is of type I32"},
+               {"v", "is no matrix"},
+               {"far", "ends early"},
+               {"huge", "bytes of data"},
+               {"backwards", "data_offsets of tensor backwards are damaged"},
+               {"part", "shape of tensor part is damaged"},
+               {"short", "has 7 bytes of data"},
+               {"text", "has no dtype"},
+               {"__metadata__", "has no dtype"}};
+    struct array a;
+    need_cjson();
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
+        EXPECT_THAT(!parse_tensor(bad[i].name, &a), "%s was accepted", bad[i].name);
+        EXPECT_TEXT(trouble_text(), bad[i].words);
+    }
+    const uint8_t long_header[] = {255, 255, 255, 255, 255, 255, 255, 255, '{', '}'};
+    const struct file file = {"long", long_header, sizeof(long_header)};
+    EXPECT(!safetensors_parse(&file, "a", &a));
+    EXPECT_TEXT(trouble_text(), "its header would have 18446744073709551615 bytes");
+}
+
+static bool parse_damaged_a(const struct file *file, struct array *array)
+{
+    return safetensors_parse(file, "a.weight", array);
+}
+
+TEST(damaged_safetensors_give_sentences)
+{
+    size_t bytes;
+    char header[256];
+    need_cjson();
+    snprintf(header, sizeof(header), "%.*s}}", (int)(strstr(st_header, "},\"b\"") - st_header), st_header);
+    uint8_t *good = safetensors_bytes(header, &bytes);
+    const struct file file = {"good", good, bytes};
+    struct array a = {0};
+    EXPECT_THAT(safetensors_parse(&file, "a.weight", &a), "%s", trouble_text());
+    array_free(&a);
+    damage(good, bytes, 20000, parse_damaged_a);
+    free(good);
+}
+
+/* ---- Layouts -------------------------------------------------------------------------------------------------- */
+
+struct mark {
+    size_t bytes;
+};
+
+static void mark_run(void *user, uint8_t *data, size_t bytes)
+{
+    memset(data, 0xee, bytes);
+    ((struct mark *)user)->bytes += bytes;
+}
+
+/* Every element is in exactly one run, and marking them all leaves the gaps alone. */
+static void check_layout(const struct layout *layout)
+{
+    struct operand o;
+    struct mark mark = {0};
+    operand_describe(&o, layout, DG_CPU);
+    EXPECT(operand_allocate(&o, layout->shift));
+    operand_fill_pattern(&o);
+    EXPECT(operand_gaps_same(&o, "o", NULL));
+    operand_for_runs(&o, mark_run, &mark);
+    const int64_t batch = layout->batch ? layout->batch : 1, element = (int64_t)dg_dtype_size(layout->dtype);
+    EXPECT_INT(mark.bytes, batch * layout->rows * layout->cols * element);
+    for (int64_t b = 0; b < batch; ++b)
+        for (int64_t row = 0; row < layout->rows; ++row)
+            for (int64_t col = 0; col < layout->cols; ++col)
+                EXPECT_INT(*(uint8_t *)operand_element(&o, b, row, col), 0xee);
+    EXPECT_THAT(operand_gaps_same(&o, "o", NULL), "%s", trouble_text());
+    ((uint8_t *)o.host_memory)[o.bytes - 1] ^= 1;
+    EXPECT(!operand_gaps_same(&o, "o", NULL));
+    EXPECT_TEXT(trouble_text(), "wrote outside o");
+    operand_free(&o);
+}
+
+TEST(operands_lie_where_their_layout_says)
+{
+    const struct layout layouts[] = {
+        {.dtype = DG_FLOAT32, .rows = 5, .cols = 7, .step = 1},
+        {.dtype = DG_BFLOAT16, .rows = 5, .cols = 7, .step = 1, .padding = 3, .shift = 1},
+        {.dtype = DG_BFLOAT16, .rows = 5, .cols = 7, .step = 1, .col_major = true, .padding = 2},
+        {.dtype = DG_FLOAT32, .batch = 3, .rows = 4, .cols = 6, .step = 2, .padding = 1},
+        {.dtype = DG_BFLOAT16, .batch = 3, .rows = 4, .cols = 6, .step = 1, .batch_inner = true, .padding = 5},
+        {.dtype = DG_FLOAT8_E4M3, .batch = 1, .rows = 1, .cols = 1, .step = 1},
+    };
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); ++i)
+        check_layout(&layouts[i]);
+}
+
+TEST(samples_have_the_first_and_the_last)
+{
+    int64_t numbers[24];
+    EXPECT_INT(sample_numbers(0, 24, 1, numbers), 0);
+    EXPECT_INT(sample_numbers(10, 24, 1, numbers), 10);
+    EXPECT_INT(numbers[9], 9);
+    for (int64_t count = 25; count < 100000; count = count * 3 / 2) {
+        EXPECT_INT(sample_numbers(count, 24, (uint64_t)count, numbers), 24);
+        EXPECT_INT(numbers[0], 0);
+        EXPECT_INT(numbers[23], count - 1);
+        for (int i = 1; i < 24; ++i)
+            EXPECT(numbers[i - 1] < numbers[i]);
+    }
+}
+
+/* ---- The judge judged ----------------------------------------------------------------------------------------- */
+
+TEST(fp64_products_are_those_of_the_definition)
+{
+    enum { M = 7, N = 5, K = 9 };
+    struct array a, b;
+    double wanted[M * N];
+    static const int64_t picked[3] = {0, 4, 6};
+    EXPECT(array_make(&a, DG_FLOAT32, M, K) && array_make(&b, DG_BFLOAT16, N, K));
+    random_fill(DG_FLOAT32, a.data, M, K, RANDOM_PLAIN, 1);
+    random_fill(DG_BFLOAT16, b.data, N, K, RANDOM_MODEL, 2);
+    const struct array_rows a_rows = {&a, 3, picked}, b_rows = {&b, N, NULL};
+    const struct rows left = rows_of_array(&a_rows), right = rows_of_array(&b_rows);
+    EXPECT(expect_fp64(&left, &right, wanted));
+    for (int i = 0; i < 3; ++i) {
+        for (int j = 0; j < N; ++j) {
+            double sum = 0.0;
+            for (int k = 0; k < K; ++k)
+                sum += (double)number_read(a.dtype, a.data, picked[i] * K + k) *
+                       (double)number_read(b.dtype, b.data, j * K + k);
+            EXPECT(fabs(wanted[i * N + j] - sum) < 1e-12);
+        }
+    }
+    array_free(&a);
+    array_free(&b);
+}
+
+static void make_and_run(struct gemm *g, const char *line)
+{
+    struct test_case c;
+    EXPECT_THAT(case_parse(line, &c) && gemm_make(g, &c, DG_CPU, RANDOM_GROUPS) && gemm_run(g, NULL, NULL), "%s",
+                trouble_text());
+}
+
+static bool accepted(const struct gemm *g, enum judge judge)
+{
+    struct verdict v;
+    EXPECT_THAT(judge_gemm(g, judge, 24, 160, &v), "%s", trouble_text());
+    return verdict_accept(&v, g->d.host.dtype);
+}
+
+TEST(both_judges_accept_what_is_right)
+{
+    static const char *const lines[] = {
+        "gemm fp8 m=33 n=200 k=300",
+        "gemm fp8 m=33 n=200 k=300 out=fp32 sfa=ue8m0 sfb=ue8m0 sfa_layout=strided major=mn",
+        "gemm fp8 m=40 n=50 k=130 out=fp16 batch=5 batch_layout=inner broadcast=b c=d ldd=+3",
+        "gemm fp8 m=40 n=50 k=130 c=separate d_layout=step shift=+1 lda=+5",
+    };
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); ++i) {
+        struct gemm g;
+        make_and_run(&g, lines[i]);
+        EXPECT_THAT(accepted(&g, JUDGE_FP64), "%s: %s", lines[i], trouble_text());
+        EXPECT_THAT(accepted(&g, JUDGE_REFERENCE), "%s: %s", lines[i], trouble_text());
+        EXPECT_THAT(gemm_check_surroundings(&g), "%s: %s", lines[i], trouble_text());
+        gemm_free(&g);
+    }
+}
+
+/* What a kernel gets wrong when it takes a scale from a neighbouring group: only some elements, and by little. */
+TEST(the_judge_sees_one_wrong_scale)
+{
+    struct gemm g;
+    make_and_run(&g, "gemm fp8 m=64 n=160 k=1024");
+    float *scale = operand_element(&g.sfa, 0, 63, 7);
+    const float right = *scale;
+    *scale = *(float *)operand_element(&g.sfa, 0, 63, 6) == right ? 2.0f * right
+                                                                  : *(float *)operand_element(&g.sfa, 0, 63, 6);
+    EXPECT(gemm_run(&g, NULL, NULL));
+    *scale = right;
+    EXPECT(!accepted(&g, JUDGE_FP64));
+    EXPECT_TEXT(trouble_text(), "worst element [0, 63, ");
+    EXPECT(!accepted(&g, JUDGE_REFERENCE));
+    gemm_free(&g);
+}
+
+TEST(the_judge_sees_one_wrong_element_and_tells_where)
+{
+    struct gemm g;
+    make_and_run(&g, "gemm fp8 m=16 n=160 k=512 out=fp32");
+    float *d = operand_element(&g.d, 0, 5, 77);
+    *d += 0.1f * (fabsf(*d) + 100.0f);
+    EXPECT(!accepted(&g, JUDGE_FP64));
+    EXPECT_TEXT(trouble_text(), "worst element [0, 5, 77]");
+    *d = NAN;
+    EXPECT(!accepted(&g, JUDGE_FP64));
+    EXPECT(!gemm_check_surroundings(&g));
+    EXPECT_TEXT(trouble_text(), "is NaN");
+    gemm_free(&g);
+}
+
+TEST(writing_outside_d_is_seen)
+{
+    struct gemm g;
+    make_and_run(&g, "gemm fp8 m=16 n=70 k=128 ldd=+3");
+    EXPECT(gemm_check_surroundings(&g));
+    ((uint16_t *)operand_element(&g.d, 0, 7, 69))[1] ^= 1; /* the gap after row 7 */
+    EXPECT(!gemm_check_surroundings(&g));
+    EXPECT_TEXT(trouble_text(), "wrote outside D: the byte at 1162 from its first"); /* (7 * 73 + 70) * 2 */
+    gemm_free(&g);
+}
+
+TEST(the_quantisation_judge_sees_wrong_codes_and_scales)
+{
+    struct test_case c;
+    struct quantization z;
+    EXPECT(case_parse("quantize fp8 m=40 k=300 in=fp32", &c));
+    EXPECT_THAT(quantization_make(&z, &c, DG_CPU) && quantization_run(&z, NULL), "%s", trouble_text());
+    EXPECT_THAT(judge_quantization(&z), "%s", trouble_text());
+    uint8_t *code = operand_element(&z.q, 0, 17, 200);
+    *code += 1;
+    EXPECT(!judge_quantization(&z));
+    EXPECT_TEXT(trouble_text(), "the code at [0, 17, 200]");
+    *code -= 1;
+    float *scale = operand_element(&z.sf, 0, 39, 2);
+    *scale = nextafterf(*scale, 1.0f);
+    EXPECT(!judge_quantization(&z));
+    EXPECT_TEXT(trouble_text(), "the scale of group [0, 39, 2]");
+    quantization_free(&z);
+}
+
+TEST(the_transform_judge_sees_a_wrong_scale)
+{
+    struct test_case c;
+    struct transform f;
+    EXPECT(case_parse("transform scale m=40 k=700", &c));
+    EXPECT_THAT(transform_make(&f, &c, DG_CPU) && transform_run(&f, NULL), "%s", trouble_text());
+    EXPECT_THAT(judge_transform(&f), "%s", trouble_text());
+    *(uint32_t *)operand_element(&f.dst, 0, 3, 1) ^= 1u << 8; /* the sixth group's byte */
+    EXPECT(!judge_transform(&f));
+    EXPECT_TEXT(trouble_text(), "scale [0, 3, 5]");
+    transform_free(&f);
+}
+
+/* The error measure's own definition, on numbers done by hand. */
+TEST(the_error_is_the_contracts)
+{
+    struct verdict v = {0};
+    double xy = 0.0, xx = 0.0, yy = 0.0;
+    for (int i = 0; i < 100; ++i) {
+        const double y = random_normal(1, (uint64_t)i), x = y * 1.001;
+        verdict_add(&v, &(struct element){0, 0, i, x, y}, 1.0, DG_FLOAT32);
+        xy += x * y;
+        xx += x * x;
+        yy += y * y;
+    }
+    EXPECT(fabs(verdict_error(&v) - (1.0 - 2.0 * xy / (xx + yy))) < 1e-12);
+    EXPECT(verdict_accept(&v, DG_FLOAT32)); /* 5e-7 */
+    EXPECT(error_limit(DG_BFLOAT16) == 5e-6 && error_limit(DG_FLOAT16) == 2e-6 && error_limit(DG_FLOAT32) == 2e-6);
+}
+
+/* ---- NVIDIA's headers ------------------------------------------------------------------------------------------ */
+
+static const char *toolkit_include(void)
+{
+    static char path[512];
+    const char *places[] = {getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda", "/opt/cuda", "/usr"};
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); ++i) {
+        if (places[i] == NULL)
+            continue;
+        snprintf(path, sizeof(path), "%.480s/include/cuda.h", places[i]);
+        if (access(path, R_OK) != 0)
+            continue;
+        *strrchr(path, '/') = '\0';
+        return path;
+    }
+    return NULL;
+}
+
+static int prove(const char *options)
+{
+    char command[1024];
+    const char *include = toolkit_include(), *compiler = getenv("CC");
+    if (include == NULL)
+        test_skip("no cuda.h here; CUDA_HOME can name a directory whose include/ has it");
+    snprintf(command, sizeof(command),
+             "%s -std=c11 -fsyntax-only -I. -I'%s' -DWANTED_PROOFS=1 %s tests/cli/abi_proof.c",
+             compiler && *compiler ? compiler : "cc", include, options);
+    return system(command);
+}
+
+TEST(the_programs_declarations_are_those_of_nvidia)
+{
+    EXPECT_INT(prove(""), 0);
+    EXPECT(prove("-DABI_PROOF_FALSEHOOD 2>/dev/null") != 0);
+}
