@@ -2,28 +2,30 @@
 
 LIB_SOURCES = \
 	src/core/check.c src/core/context.c src/core/env.c src/core/hash.c src/core/log.c src/core/status.c \
-	src/core/tensor.c src/plan/config_text.c src/plan/device_preset.c src/plan/gemm_problem.c src/plan/gemm_sm90.c \
-	src/plan/scale_problem.c src/plan/tma_rules.c src/jit/cache.c src/jit/compile.c src/jit/dump.c src/jit/jit.c \
-	src/jit/key.c src/jit/nvrtc.c src/jit/sources.c src/jit/wgmma_text.c src/cuda/device.c src/cuda/driver.c \
-	src/cuda/launch.c src/cuda/memory.c src/cuda/module.c src/cuda/tensormap.c src/cpu/convert.c src/cpu/threads.c \
-	src/cpu/ref/gemm.c src/cpu/ref/quantize.c src/cpu/ref/transform_scale.c src/ops/gemm.c src/ops/gemm_memo.c \
-	src/ops/gemm_row.c src/ops/gemm_simple_cuda.c src/ops/gemm_sm90_cuda.c src/ops/kernel.c src/ops/precompile.c \
-	src/ops/quantize.c src/ops/scale.c
+	src/core/tensor.c \
+	src/plan/config_text.c src/plan/device_preset.c src/plan/gemm_problem.c src/plan/gemm_sm90.c \
+	src/plan/scale_problem.c src/plan/tma_rules.c \
+	src/jit/cache.c src/jit/compile.c src/jit/dump.c src/jit/jit.c src/jit/key.c src/jit/nvrtc.c src/jit/sources.c \
+	src/jit/wgmma_text.c \
+	src/cuda/device.c src/cuda/driver.c src/cuda/launch.c src/cuda/memory.c src/cuda/module.c src/cuda/tensormap.c \
+	src/cpu/convert.c src/cpu/threads.c src/cpu/ref/gemm.c src/cpu/ref/quantize.c src/cpu/ref/transform_scale.c \
+	src/ops/gemm.c src/ops/gemm_memo.c src/ops/gemm_row.c src/ops/gemm_simple_cuda.c src/ops/gemm_sm90_cuda.c \
+	src/ops/kernel.c src/ops/precompile.c src/ops/quantize.c src/ops/scale.c
 
 LIB_ASSEMBLY = src/jit/embed.S
 
 # What src/jit/embed.S includes, so that make rebuilds it.
 KERNEL_SOURCES = \
 	kernels/common/ptx.h kernels/common/tma.h kernels/common/pipeline.h kernels/common/store.h kernels/common/num.h \
-	kernels/sm90/fp8_gemm_1d2d.cu kernels/any/gemm_simple.cu kernels/any/quantize_fp8.cu \
-	kernels/any/transform_scale.cu src/shared/base.h src/shared/gemm_args.h src/shared/gemm_sched.h \
-	src/shared/scale_args.h
+	kernels/sm90/fp8_gemm_1d2d.cu \
+	kernels/any/gemm_simple.cu kernels/any/quantize_fp8.cu kernels/any/transform_scale.cu \
+	src/shared/base.h src/shared/gemm_args.h src/shared/gemm_sched.h src/shared/scale_args.h
 
 CLI_SOURCES = \
-	cli/main.c cli/array.c cli/bench.c cli/bench_host.c cli/cases.c cli/cublaslt.c cli/cupti.c cli/expect.c cli/gpu.c \
-	cli/info.c cli/judge.c cli/library.c cli/matmul.c cli/npy.c cli/number.c cli/nvml.c cli/operand.c cli/parallel.c \
-	cli/precompile.c cli/problem.c cli/program.c cli/random.c cli/report.c cli/safetensors.c cli/selftest.c \
-	cli/selftest_system.c cli/selftest_table.c cli/timer.c
+	cli/main.c cli/array.c cli/bench.c cli/bench_host.c cli/cases.c cli/cublaslt.c cli/cupti.c cli/expect.c \
+	cli/gpu.c cli/info.c cli/judge.c cli/library.c cli/matmul.c cli/npy.c cli/number.c cli/nvml.c cli/operand.c \
+	cli/parallel.c cli/precompile.c cli/problem.c cli/program.c cli/random.c cli/report.c cli/safetensors.c \
+	cli/selftest.c cli/selftest_system.c cli/selftest_table.c cli/timer.c
 
 # Test programs that need no GPU: tests/unit/test_<name>.c each.
 UNIT_TESTS = core sched plan cpu quantize api driver cuda memory gemm jit jit_nvrtc jit_cache compile cli

@@ -127,8 +127,7 @@ DEVICE_FN void produce_operands(struct smem *s, const struct gemm_1d2d_args *arg
 
 /* ---- Producer: scales ---------------------------------------------------------------------------------------- */
 
-/* Where a lane's scales of the coming step are: of A's rows lane, lane + 32, ... of the tile, and of block `lane` of N.
- */
+/* Where a lane's scales of the coming step are: of A's rows lane, lane + 32, ... of the tile, of N's block `lane`. */
 struct scale_source {
     const uint32_t *a, *b;
     int32_t rows_left; /* that exist from the lane's first on */
@@ -269,11 +268,38 @@ DEVICE_FN void release_stage(uint64_t *empty)
     }
 }
 
+/* All steps of one tile: acc = the sum over k groups. */
+DEVICE_FN void accumulate_tile(struct smem *s, const struct gemm_1d2d_args *args, const struct tile *tile,
+                               uint32_t warpgroup, struct ring *ring, float (*acc)[BLOCK_N / 2], float *partial)
+{
+    const uint32_t a_tiles = wgmma_tile(s->a[0] + warpgroup * 64 * GROUP), b_tiles = wgmma_tile(s->b[0]);
+    const int split = GROUP - tile->col % GROUP;
+#pragma unroll
+    for (int i = 0; i < WAVES * BLOCK_N / 2; ++i)
+        acc[i / (BLOCK_N / 2)][i % (BLOCK_N / 2)] = 0.0f;
+#pragma unroll 1
+    for (int32_t block = 0; block < args->k_blocks; ++block) {
+        const uint32_t a = a_tiles + ring->stage * (BLOCK_M * GROUP / 16);
+        const uint32_t b = b_tiles + ring->stage * (BLOCK_N * GROUP / 16);
+        mbarrier_wait(&s->full[ring->stage], ring->phase);
+        const struct scales scales = read_scales(s, ring->stage, warpgroup, block);
+#pragma unroll
+        for (int wave = 0; wave < WAVES; ++wave) {
+            multiply_slice(partial, a + wave * (WARPGROUPS * 64 * GROUP / 16), b);
+            WGMMA_WAIT(0);
+            wgmma_pin(partial, BLOCK_N / 2);
+            if (wave == WAVES - 1)
+                release_stage(&s->empty[ring->stage]);
+            promote_slice(acc[wave], partial, scales.of[wave], split);
+        }
+        ring_advance(ring, STAGES);
+    }
+}
+
 /* ---- Epilogue ------------------------------------------------------------------------------------------------ */
 
 #if TMA_STORE
-/* In chunks of STORE_COLS columns through two staging buffers in turn, so that one is filled while TMA reads the other.
- */
+/* In chunks of STORE_COLS columns through two staging buffers in turn: one is filled while TMA reads the other. */
 DEVICE_FN void store_slice(struct smem *s, const struct gemm_1d2d_args *args, const float *acc, uint32_t warpgroup,
                            uint32_t *turn, int32_t row, int32_t col, int32_t batch)
 {
@@ -311,34 +337,6 @@ DEVICE_FN void finish_slice(struct smem *s, const struct gemm_1d2d_args *args, f
     const struct fragment_rows d = fragment_rows_of(&args->out, batch, row, col, args->m, args->n);
     store_fragment(&d, acc, BLOCK_N);
 #endif
-}
-
-/* All steps of one tile: acc = the sum over k groups. */
-DEVICE_FN void accumulate_tile(struct smem *s, const struct gemm_1d2d_args *args, const struct tile *tile,
-                               uint32_t warpgroup, struct ring *ring, float (*acc)[BLOCK_N / 2], float *partial)
-{
-    const uint32_t a_tiles = wgmma_tile(s->a[0] + warpgroup * 64 * GROUP), b_tiles = wgmma_tile(s->b[0]);
-    const int split = GROUP - tile->col % GROUP;
-#pragma unroll
-    for (int i = 0; i < WAVES * BLOCK_N / 2; ++i)
-        acc[i / (BLOCK_N / 2)][i % (BLOCK_N / 2)] = 0.0f;
-#pragma unroll 1
-    for (int32_t block = 0; block < args->k_blocks; ++block) {
-        const uint32_t a = a_tiles + ring->stage * (BLOCK_M * GROUP / 16);
-        const uint32_t b = b_tiles + ring->stage * (BLOCK_N * GROUP / 16);
-        mbarrier_wait(&s->full[ring->stage], ring->phase);
-        const struct scales scales = read_scales(s, ring->stage, warpgroup, block);
-#pragma unroll
-        for (int wave = 0; wave < WAVES; ++wave) {
-            multiply_slice(partial, a + wave * (WARPGROUPS * 64 * GROUP / 16), b);
-            WGMMA_WAIT(0);
-            wgmma_pin(partial, BLOCK_N / 2);
-            if (wave == WAVES - 1)
-                release_stage(&s->empty[ring->stage]);
-            promote_slice(acc[wave], partial, scales.of[wave], split);
-        }
-        ring_advance(ring, STAGES);
-    }
 }
 
 DEVICE_FN void consume(struct smem *s, const struct gemm_1d2d_args *args, uint32_t warpgroup)
