@@ -1,5 +1,6 @@
 #include "core/check.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -70,21 +71,57 @@ dg_status check_tensor(const char *name, const dg_tensor *tensor, unsigned dtype
     if (tensor->device < DG_CPU)
         return fail(DG_ERROR_INVALID_ARGUMENT, "%s.device is %d; wanted DG_CPU (-1) or a CUDA device", name,
                     (int)tensor->device);
+    if (tensor->reserved != 0)
+        return fail(DG_ERROR_INVALID_ARGUMENT, "%s.reserved is %d; wanted zero", name, (int)tensor->reserved);
     CHECK(check_extent(name, tensor));
     return check_data(name, tensor, null_data);
 }
 
-dg_status check_shape(const char *name, const dg_tensor *tensor, int32_t ndim, const int64_t *wanted, const char *why)
+bool shape_is(const dg_tensor *tensor, const dg_tensor *like, int64_t rows, int64_t cols)
 {
-    bool same = tensor->ndim == ndim;
-    for (int32_t i = 0; same && i < ndim; ++i)
-        same = tensor->shape[i] == wanted[i];
-    if (same)
+    const int32_t last = like->ndim - 1;
+    return tensor->ndim == like->ndim && tensor->shape[last - 1] == rows && tensor->shape[last] == cols &&
+           (last == 1 || tensor->shape[0] == like->shape[0]);
+}
+
+dg_status fail_shape(const char *name, const dg_tensor *tensor, const dg_tensor *like, int64_t rows, int64_t cols,
+                     const char *why, ...)
+{
+    char reason[256];
+    va_list values;
+    dg_tensor wanted = {.ndim = like->ndim, .shape = {like->shape[0]}};
+    wanted.shape[like->ndim - 2] = rows;
+    wanted.shape[like->ndim - 1] = cols;
+    va_start(values, why);
+    vsnprintf(reason, sizeof reason, why, values);
+    va_end(values);
+    return fail(DG_ERROR_INVALID_ARGUMENT, "%s is %s; %s wants %s", name, tensor_text(tensor).s, reason,
+                shape_text(&wanted).s);
+}
+
+dg_status check_writable(const char *name, const struct matrix *m)
+{
+    if (!matrix_overlaps_itself(m))
         return DG_SUCCESS;
-    dg_tensor want = {.ndim = ndim};
-    memcpy(want.shape, wanted, (size_t)ndim * sizeof *wanted);
-    return fail(DG_ERROR_INVALID_ARGUMENT, "%s is %s; %s wants %s", name, tensor_text(tensor).s, why,
-                shape_text(&want).s);
+    return fail(DG_ERROR_INVALID_ARGUMENT,
+                "%s has the strides [%lld, %lld, %lld] (batch, row, column); wanted elements that do not share memory, "
+                "each dimension's stride clearing what lies inside it",
+                name, (long long)m->batch_stride, (long long)m->row_stride, (long long)m->col_stride);
+}
+
+dg_status check_disjoint(const char *name, const struct matrix *m, const char *other_name, const struct matrix *other)
+{
+    if (m->data == NULL || other->data == NULL || !matrices_overlap(m, other))
+        return DG_SUCCESS;
+    return fail(DG_ERROR_INVALID_ARGUMENT, "%s shares elements with %s; they may share a buffer, but no element", name,
+                other_name);
+}
+
+dg_status check_reserved(const char *name, int32_t reserved)
+{
+    if (reserved == 0)
+        return DG_SUCCESS;
+    return fail(DG_ERROR_INVALID_ARGUMENT, "%s is %d; wanted zero (start from the INIT macro)", name, (int)reserved);
 }
 
 static struct text device_text(int32_t device)

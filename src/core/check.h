@@ -15,14 +15,29 @@ enum null_data { NULL_DATA_REFUSED, NULL_DATA_ACCEPTED };
 dg_status check_tensor(const char *name, const dg_tensor *tensor, unsigned dtypes, int32_t min_ndim, int32_t max_ndim,
                        enum null_data null_data);
 
-/* A shape of `ndim` sizes; `why` explains where the wanted shape comes from ("K=7168 with 128-wide groups"). */
-dg_status check_shape(const char *name, const dg_tensor *tensor, int32_t ndim, const int64_t *wanted, const char *why);
+/*
+ * A shape is [rows, cols], or with the leading dimension of `like` [batch, rows, cols]. Two steps, so that nothing is
+ * formatted unless it fails; the format tells where the wanted shape comes from:
+ *
+ *     if (!shape_is(&sfa, &d, m, groups))
+ *         return fail_shape("sfa", &sfa, &d, m, groups, "K=%lld with 128-wide groups", k);
+ */
+bool shape_is(const dg_tensor *tensor, const dg_tensor *like, int64_t rows, int64_t cols);
+dg_status fail_shape(const char *name, const dg_tensor *tensor, const dg_tensor *like, int64_t rows, int64_t cols,
+                     const char *why, ...) __attribute__((format(printf, 6, 7)));
+
+/* What is written must not meet itself, nor what is read. */
+dg_status check_writable(const char *name, const struct matrix *m);
+dg_status check_disjoint(const char *name, const struct matrix *m, const char *other_name, const struct matrix *other);
+
+/* A field that has no meaning yet, so that it can get one. */
+dg_status check_reserved(const char *name, int32_t reserved);
 
 dg_status check_same_device(const char *name, const dg_tensor *tensor, const char *other_name, const dg_tensor *other);
 
 /*
  * Bring a versioned args struct to this library's size: shorter ones are filled with zeros, longer ones must be zero
- * beyond what is known here. `size_of` is the name of the struct, for the sentence.
+ * beyond what is known here. `struct_name` is for the sentence.
  */
 dg_status import_args(void *dst, size_t dst_bytes, const void *src, const char *struct_name);
 

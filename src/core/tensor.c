@@ -194,6 +194,11 @@ static bool interval_meets(const struct segments *s, int dim, int64_t begin, int
     return false;
 }
 
+static int64_t segment_count(const struct segments *s)
+{
+    return s->count[0] * s->count[1] * s->count[2];
+}
+
 bool matrices_overlap(const struct matrix *a, const struct matrix *b)
 {
     if (a->device != b->device || a->batch == 0 || a->rows == 0 || a->cols == 0 || b->batch == 0 || b->rows == 0 ||
@@ -202,6 +207,11 @@ bool matrices_overlap(const struct matrix *a, const struct matrix *b)
     struct segments x = segments_of(a), y = segments_of(b);
     if (x.start >= y.start + span(&y, 0) || y.start >= x.start + span(&x, 0))
         return false;
+    if (segment_count(&x) > segment_count(&y)) { /* the loop runs over x, the arithmetic over y */
+        struct segments larger = x;
+        x = y;
+        y = larger;
+    }
     for (int64_t i = 0; i < x.count[0]; ++i)
         for (int64_t j = 0; j < x.count[1]; ++j)
             for (int64_t k = 0; k < x.count[2]; ++k) {

@@ -9,7 +9,7 @@ struct text {
     char s[160];
 };
 
-/* "[128, 55] float32", with " strides [..]" when not row-major contiguous, and the device when it is a GPU. */
+/* "[128, 55] float32", and " with strides [..]" when it is not row-major and contiguous. */
 struct text tensor_text(const dg_tensor *tensor);
 struct text shape_text(const dg_tensor *tensor);
 

@@ -101,13 +101,28 @@ static dg_status find_context(struct cuda_scope *scope, dg_stream stream)
     return DG_SUCCESS;
 }
 
+/* The program has reset the device (cudaDeviceReset), and with it the primary context that we had retained. */
+static bool primary_is_gone(const struct cuda_scope *scope, CUresult result)
+{
+    const struct slot *slot = &slots[scope->device->ordinal];
+    return (result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_CONTEXT) &&
+           scope->context == atomic_load_explicit(&slot->primary, memory_order_relaxed);
+}
+
 static dg_status make_current(struct cuda_scope *scope)
 {
     CUcontext current;
     CHECK_CUDA(scope->driver, cuCtxGetCurrent, (&current));
     if (current == scope->context)
         return DG_SUCCESS;
-    CHECK_CUDA(scope->driver, cuCtxPushCurrent, (scope->context));
+    CUresult result = scope->driver->cuCtxPushCurrent(scope->context);
+    if (primary_is_gone(scope, result)) {
+        atomic_store(&slots[scope->device->ordinal].primary, NULL);
+        CHECK(primary_context(scope, &scope->context));
+        result = scope->driver->cuCtxPushCurrent(scope->context);
+    }
+    if (result != CUDA_SUCCESS)
+        return driver_fail(result, "cuCtxPushCurrent");
     scope->pushed = true;
     return DG_SUCCESS;
 }

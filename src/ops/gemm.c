@@ -2,7 +2,7 @@
 #include "core/context.h"
 #include "core/log.h"
 #include "ops/gemm_memo.h"
-#include "ops/gemm_row.h"
+#include "ops/device.h"
 #include "ops/kernel.h"
 #include "plan/scale_problem.h"
 
@@ -62,13 +62,12 @@ static void print_choice(const struct gemm_problem *p, const struct gemm_plan *p
     log_line(ENV_PRINT_CONFIGS, "%s -> %s %s", gemm_problem_text(p).s, plan->row->name, line);
 }
 
-/* A problem this thread has not seen: choose, check the pointers once, get the kernel. */
+/* A problem this thread has not seen: choose, and get the kernel. */
 static dg_status plan_new(dg_context *context, const struct cuda_scope *scope, const struct gemm_problem *p,
                           int32_t num_sms, struct gemm_planned *planned)
 {
     struct kernel_spec spec;
     CHECK(make_plan(context, p, &scope->device->info, num_sms, &planned->plan, NULL, 0));
-    CHECK(check_pointers(scope, p));
     planned->plan.row->spec(p, &planned->plan, &spec);
     print_choice(p, &planned->plan);
     return kernel_get(context, scope, &spec.request, planned->plan.smem_bytes, &planned->kernel);
@@ -109,6 +108,7 @@ static dg_status prepare(dg_context *context, uint64_t epoch, const struct cuda_
                          const struct gemm_problem *p, const dg_gemm_args *args, struct gemm_call *call)
 {
     struct gemm_planned planned;
+    CHECK(check_pointers(scope, p));
     CHECK(find_plan(context, epoch, scope, p, args->num_sms, &planned));
     const struct gemm_plan *plan = &planned.plan;
     CHECK(check_workspace(plan, args));
@@ -191,43 +191,24 @@ dg_status dg_gemm(dg_context *given, const dg_gemm_args *given_args, dg_stream s
 
 /* ---- Questions ----------------------------------------------------------------------------------------------- */
 
-/* The device that a problem is planned for: the target, or its own; NULL for the CPU. */
-static dg_status planning_device(const struct gemm_problem *p, const dg_device_info *target, dg_device_info *storage,
-                                 const dg_device_info **device)
+static dg_status explain(dg_context *context, const dg_gemm_args *args, const struct gemm_problem *p,
+                         const dg_device_info *target, dg_explanation *out, struct gemm_plan *plan)
 {
-    *device = NULL;
-    if (target) {
-        CHECK(import_args(storage, sizeof *storage, target, "dg_device_info"));
-        if (storage->num_sms <= 0 || storage->arch <= 0 || storage->smem_bytes_per_block <= 0)
-            return fail(DG_ERROR_INVALID_ARGUMENT,
-                        "target has arch %d, num_sms %d, smem_bytes_per_block %d; all must be positive",
-                        (int)storage->arch, (int)storage->num_sms, (int)storage->smem_bytes_per_block);
-        *device = storage;
-    } else if (p->device >= 0) {
-        const struct cuda_device *own;
-        CHECK(cuda_device_get(p->device, &own));
-        *device = &own->info;
+    dg_device_info storage, *device = NULL;
+    int32_t num_sms = 0;
+    if (target || p->device >= 0) {
+        device = &storage;
+        CHECK(device_target(target, p->device, device));
+        num_sms = context_sms(context, args->num_sms, device->num_sms);
     }
-    return DG_SUCCESS;
-}
-
-static dg_status explain(dg_context *context, const dg_gemm_args *args, const dg_device_info *target,
-                         dg_explanation *out, struct gemm_plan *plan)
-{
-    struct gemm_problem p;
-    dg_device_info storage;
-    const dg_device_info *device;
-    CHECK(gemm_problem_make(args, NULL_DATA_ACCEPTED, &p));
-    CHECK(planning_device(&p, target, &storage, &device));
-    int32_t num_sms = device ? context_sms(context, args->num_sms, device->num_sms) : 0;
-    CHECK(make_plan(context, &p, device, num_sms, plan, out->refused, sizeof out->refused));
+    CHECK(make_plan(context, p, device, num_sms, plan, out->refused, sizeof out->refused));
     snprintf(out->row, sizeof out->row, "%s", plan->row->name);
-    if (device && !gemm_problem_empty(&p))
+    if (device && !gemm_problem_empty(p))
         plan->row->line(plan, out->config, sizeof out->config);
     out->workspace_bytes = plan->workspace_bytes;
-    int64_t batch = args->d.ndim == 3 ? p.batch : 0;
-    CHECK(dg_scale_layout(p.m, p.k, 1, 128, args->sfa.dtype, batch, &out->sfa_layout, NULL));
-    return dg_scale_layout(p.n, p.k, 128, 128, args->sfb.dtype, batch, &out->sfb_layout, NULL);
+    int64_t batch = args->d.ndim == 3 ? p->batch : 0;
+    CHECK(scale_layout(p->m, p->k, 1, SCALE_GROUP, args->sfa.dtype, batch, &out->sfa_layout, NULL));
+    return scale_layout(p->n, p->k, SCALE_GROUP, SCALE_GROUP, args->sfb.dtype, batch, &out->sfb_layout, NULL);
 }
 
 dg_status dg_gemm_explain(dg_context *given, const dg_gemm_args *given_args, const dg_device_info *target,
@@ -235,6 +216,7 @@ dg_status dg_gemm_explain(dg_context *given, const dg_gemm_args *given_args, con
 {
     dg_context *context;
     dg_gemm_args args;
+    struct gemm_problem problem;
     dg_explanation out = {.size = sizeof out};
     struct gemm_plan plan;
     operation_begin("dg_gemm_explain");
@@ -242,18 +224,43 @@ dg_status dg_gemm_explain(dg_context *given, const dg_gemm_args *given_args, con
     CHECK(import_args(&args, sizeof args, given_args, "dg_gemm_args"));
     if (explanation == NULL)
         return fail(DG_ERROR_INVALID_ARGUMENT, "explanation is NULL; wanted where to store it");
-    CHECK(explain(context, &args, target, &out, &plan));
+    CHECK(gemm_problem_make(&args, NULL_DATA_ACCEPTED, &problem));
+    CHECK(explain(context, &args, &problem, target, &out, &plan));
     return export_struct(explanation, &out, sizeof out, "dg_explanation");
+}
+
+/* What dg_gemm would find when it looks at the pointers; those that are NULL in a question are fine. */
+static dg_status ask_pointers(const struct gemm_problem *p)
+{
+    struct cuda_scope scope;
+    if (p->device < 0 || !p->a.data || !p->b.data || !p->d.data || !p->sfa.data || !p->sfb.data ||
+        (p->has_c && !p->c.data))
+        return DG_SUCCESS;
+    CHECK(cuda_enter(p->device, NULL, &scope));
+    dg_status status = check_pointers(&scope, p);
+    cuda_leave(&scope);
+    return status;
+}
+
+static dg_status would_accept(dg_context *given, const dg_gemm_args *given_args)
+{
+    dg_context *context;
+    dg_gemm_args args;
+    struct gemm_problem problem;
+    dg_explanation unused = {.size = sizeof unused};
+    struct gemm_plan plan;
+    CHECK(context_resolve(given, &context));
+    CHECK(import_args(&args, sizeof args, given_args, "dg_gemm_args"));
+    CHECK(gemm_problem_make(&args, NULL_DATA_ACCEPTED, &problem));
+    if (gemm_problem_empty(&problem))
+        return DG_SUCCESS;
+    CHECK(explain(context, &args, &problem, NULL, &unused, &plan));
+    CHECK(check_workspace(&plan, &args));
+    return ask_pointers(&problem);
 }
 
 bool dg_is_supported(dg_context *given, const dg_gemm_args *given_args)
 {
-    dg_context *context;
-    dg_gemm_args args;
-    dg_explanation out = {.size = sizeof out};
-    struct gemm_plan plan;
     operation_begin("dg_is_supported");
-    return context_resolve(given, &context) == DG_SUCCESS &&
-           import_args(&args, sizeof args, given_args, "dg_gemm_args") == DG_SUCCESS &&
-           explain(context, &args, NULL, &out, &plan) == DG_SUCCESS && check_workspace(&plan, &args) == DG_SUCCESS;
+    return would_accept(given, given_args) == DG_SUCCESS;
 }

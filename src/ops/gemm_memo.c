@@ -6,56 +6,77 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CALLS = 64, PROBLEMS = 64 }; /* about 150 KB per thread; a model's layers, a handful of M each */
+/*
+ * Sets of a few entries each: 1,024 calls are a model's layers with a few M each. The pages of 1.7 MB
+ * are touched as they are needed.
+ */
+enum { SET = 4, CALL_SETS = 256, PROBLEM_SETS = 64 };
 
 struct memo {
-    struct gemm_call calls[CALLS];
-    struct gemm_planned problems[PROBLEMS];
+    struct gemm_call calls[CALL_SETS][SET];
+    struct gemm_planned problems[PROBLEM_SETS][SET];
+    uint8_t next_call[CALL_SETS], next_problem[PROBLEM_SETS]; /* the entry of each set to forget next */
 };
 
+/* `block` is what was allocated; tensor maps want an alignment of 64 bytes that calloc does not give. */
 static _Thread_local struct memo *memo;
-static pthread_key_t memo_key;
-static pthread_once_t memo_once = PTHREAD_ONCE_INIT;
+static pthread_key_t block_key;
+static pthread_once_t block_once = PTHREAD_ONCE_INIT;
+
+/* At the end of a thread; another destructor may still call us, and then starts anew. */
+static void forget(void *block)
+{
+    memo = NULL;
+    free(block);
+}
 
 static void make_key(void)
 {
-    pthread_key_create(&memo_key, free); /* frees a thread's memo at its end */
+    pthread_key_create(&block_key, forget);
 }
 
 static struct memo *memo_get(void)
 {
-    if (memo == NULL) {
-        pthread_once(&memo_once, make_key);
-        memo = aligned_alloc(_Alignof(struct memo), sizeof *memo); /* tensor maps are aligned to 64 bytes */
-        if (memo) {
-            memset(memo, 0, sizeof *memo);
-            pthread_setspecific(memo_key, memo);
-        }
+    const uintptr_t align = _Alignof(struct memo);
+    if (memo)
+        return memo;
+    pthread_once(&block_once, make_key);
+    char *block = calloc(1, sizeof *memo + align);
+    if (block == NULL || pthread_setspecific(block_key, block) != 0) {
+        free(block);
+        return NULL;
     }
+    memo = (struct memo *)(void *)(block + (align - (uintptr_t)block % align) % align);
     return memo;
 }
 
-static struct gemm_call *call_slot(uint64_t epoch, const dg_gemm_args *args)
+static uint64_t call_set(uint64_t epoch, const dg_gemm_args *args)
 {
-    struct memo *m = memo_get();
-    return m ? &m->calls[(hash_words(args, sizeof *args) ^ epoch) % CALLS] : NULL;
+    return (hash_words(args, sizeof *args) ^ epoch) % CALL_SETS;
 }
 
 struct gemm_call *gemm_memo_call(uint64_t epoch, const dg_gemm_args *args)
 {
-    struct gemm_call *slot = call_slot(epoch, args);
-    bool same = slot && slot->epoch == epoch && memcmp(&slot->args, args, sizeof *args) == 0;
-    return same ? slot : NULL;
+    struct memo *m = memo_get();
+    if (m == NULL)
+        return NULL;
+    struct gemm_call *set = m->calls[call_set(epoch, args)];
+    for (int i = 0; i < SET; ++i)
+        if (set[i].epoch == epoch && memcmp(&set[i].args, args, sizeof *args) == 0)
+            return &set[i];
+    return NULL;
 }
 
 struct gemm_call *gemm_memo_new_call(uint64_t epoch, const dg_gemm_args *args)
 {
-    struct gemm_call *slot = call_slot(epoch, args);
-    if (slot) {
-        slot->epoch = epoch;
-        slot->args = *args;
-    }
-    return slot;
+    struct memo *m = memo_get();
+    if (m == NULL)
+        return NULL;
+    uint64_t set = call_set(epoch, args);
+    struct gemm_call *call = &m->calls[set][m->next_call[set]++ % SET];
+    call->epoch = epoch;
+    call->args = *args;
+    return call;
 }
 
 /* ---- Problems ------------------------------------------------------------------------------------------------ */
@@ -70,8 +91,8 @@ static int64_t *add_matrix(int64_t *word, const struct matrix *m)
 
 struct gemm_key gemm_key_of(uint64_t epoch, const struct gemm_problem *p, int32_t num_sms)
 {
-    struct gemm_key key = {{(int64_t)epoch, p->device, num_sms, p->has_c, p->batch, p->m, p->n, p->k}};
-    int64_t *word = key.words + 8;
+    struct gemm_key key = {{(int64_t)epoch, p->device, num_sms, p->has_c, p->batch, p->m, p->n, p->k, p->a_row_stride}};
+    int64_t *word = key.words + 9;
     word = add_matrix(word, &p->a);
     word = add_matrix(word, &p->b);
     word = add_matrix(word, &p->sfa);
@@ -82,22 +103,25 @@ struct gemm_key gemm_key_of(uint64_t epoch, const struct gemm_problem *p, int32_
     return key;
 }
 
-static struct gemm_planned *problem_slot(const struct gemm_key *key)
-{
-    struct memo *m = memo_get();
-    return m ? &m->problems[hash_words(key, sizeof *key) % PROBLEMS] : NULL;
-}
-
 struct gemm_planned *gemm_memo_problem(const struct gemm_key *key)
 {
-    struct gemm_planned *slot = problem_slot(key);
-    return slot && memcmp(&slot->key, key, sizeof *key) == 0 ? slot : NULL;
+    struct memo *m = memo_get();
+    if (m == NULL)
+        return NULL;
+    struct gemm_planned *set = m->problems[hash_words(key, sizeof *key) % PROBLEM_SETS];
+    for (int i = 0; i < SET; ++i)
+        if (memcmp(&set[i].key, key, sizeof *key) == 0)
+            return &set[i];
+    return NULL;
 }
 
 struct gemm_planned *gemm_memo_new_problem(const struct gemm_key *key)
 {
-    struct gemm_planned *slot = problem_slot(key);
-    if (slot)
-        slot->key = *key;
-    return slot;
+    struct memo *m = memo_get();
+    if (m == NULL)
+        return NULL;
+    uint64_t set = hash_words(key, sizeof *key) % PROBLEM_SETS;
+    struct gemm_planned *planned = &m->problems[set][m->next_problem[set]++ % SET];
+    planned->key = *key;
+    return planned;
 }

@@ -3,7 +3,7 @@
  * thread, without locks:
  *   calls     the exact arguments -> the launch, with the filled kernel argument
  *   problems  shapes, strides, dtypes and alignment, but not the pointers -> plan and kernel
- * Both are keyed by the context's epoch too, which changes with every dg_set. A full table forgets what is in the way.
+ * Both are keyed by the context's epoch too, which changes with every dg_set. A full set forgets its oldest entry.
  */
 #ifndef OPS_GEMM_MEMO_H
 #define OPS_GEMM_MEMO_H

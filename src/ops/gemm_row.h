@@ -5,8 +5,7 @@
 #ifndef OPS_GEMM_ROW_H
 #define OPS_GEMM_ROW_H
 
-#include "cuda/launch.h"
-#include "jit/jit.h"
+#include "ops/kernel.h"
 #include "plan/gemm_sm90.h"
 #include "shared/gemm_args.h"
 
@@ -19,12 +18,6 @@ struct gemm_plan {
     uint32_t grid, threads, cluster;
     int32_t smem_bytes;
     size_t workspace_bytes;
-};
-
-/* The kernel of a plan, with the text that the request points to. */
-struct kernel_spec {
-    struct jit_request request;
-    char config[768];
 };
 
 /* Room for any row's kernel argument. */

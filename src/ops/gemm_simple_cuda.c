@@ -11,8 +11,8 @@ static struct text refusal(const struct gemm_problem *p, const dg_device_info *d
 {
     struct text out = {""};
     (void)p, (void)batch_invariant;
-    if (device->arch < 70)
-        snprintf(out.s, sizeof out.s, "needs compute capability 7.0 or more; the device has %d.%d",
+    if (device->arch < 75)
+        snprintf(out.s, sizeof out.s, "needs compute capability 7.5 or more; the device has %d.%d",
                  (int)device->arch / 10, (int)device->arch % 10);
     return out;
 }

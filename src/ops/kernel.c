@@ -14,7 +14,8 @@ enum { BUCKETS = 256 };
 struct entry {
     struct entry *next;
     struct cuda_kernel kernel;
-    char name[]; /* "device kernel\nconfig\nwrappers" */
+    _Atomic(CUcontext) loaded_in; /* the CUDA context that had it last */
+    char name[];                  /* "device kernel\nconfig\nwrappers" */
 };
 
 static _Atomic(struct entry *) buckets[BUCKETS];
@@ -36,39 +37,49 @@ static uint32_t bucket_of(const char *name, size_t length)
     return (uint32_t)(hash_words(name, length / 8 * 8) ^ length) % BUCKETS;
 }
 
-static bool find(uint32_t bucket, const char *name, struct cuda_kernel *kernel)
+static struct entry *find(uint32_t bucket, const char *name)
 {
     for (struct entry *e = atomic_load_explicit(&buckets[bucket], memory_order_acquire); e; e = e->next)
-        if (strcmp(e->name, name) == 0) {
-            *kernel = e->kernel;
-            return true;
-        }
-    return false;
+        if (strcmp(e->name, name) == 0)
+            return e;
+    return NULL;
 }
 
-static void add(uint32_t bucket, const char *name, size_t length, const struct cuda_kernel *kernel)
+static void add(uint32_t bucket, const char *name, const struct cuda_kernel *kernel, CUcontext loaded_in)
 {
-    struct entry *e = malloc(sizeof *e + length + 1);
+    size_t bytes = strlen(name) + 1;
+    struct entry *e = malloc(sizeof *e + bytes);
     if (e == NULL)
         return; /* the next call loads it again */
     e->kernel = *kernel;
-    memcpy(e->name, name, length + 1);
+    atomic_init(&e->loaded_in, loaded_in);
+    memcpy(e->name, name, bytes);
     e->next = atomic_load_explicit(&buckets[bucket], memory_order_relaxed);
     atomic_store_explicit(&buckets[bucket], e, memory_order_release);
 }
 
-static dg_status load(const struct cuda_scope *scope, const struct jit_request *request, const struct jit_cubin *cubin,
-                      int32_t smem_bytes, struct cuda_kernel *kernel)
+static dg_status take(const struct cuda_scope *scope, struct entry *e, struct cuda_kernel *kernel)
 {
-    char name[4096];
-    size_t length = write_name(name, sizeof name, request, scope->device->ordinal);
-    uint32_t bucket = bucket_of(name, length);
-    dg_status status = DG_SUCCESS;
+    *kernel = e->kernel;
+    if (atomic_load_explicit(&e->loaded_in, memory_order_relaxed) == scope->context)
+        return DG_SUCCESS;
+    CHECK(cuda_kernel_touch(scope, kernel));
+    atomic_store_explicit(&e->loaded_in, scope->context, memory_order_relaxed);
+    return DG_SUCCESS;
+}
+
+static dg_status load(const struct cuda_scope *scope, uint32_t bucket, const char *name, const char *symbol,
+                      const struct jit_cubin *cubin, int32_t smem_bytes, struct cuda_kernel *kernel)
+{
+    dg_status status;
     pthread_mutex_lock(&load_lock);
-    if (!find(bucket, name, kernel)) { /* another thread may have been first */
-        status = cuda_kernel_load(scope, cubin->image, cubin->bytes, request->kernel, smem_bytes, kernel);
+    struct entry *e = find(bucket, name); /* another thread may have been first */
+    if (e) {
+        status = take(scope, e, kernel);
+    } else {
+        status = cuda_kernel_load(scope, cubin->image, cubin->bytes, symbol, smem_bytes, kernel);
         if (status == DG_SUCCESS)
-            add(bucket, name, length, kernel);
+            add(bucket, name, kernel, scope->context);
     }
     pthread_mutex_unlock(&load_lock);
     return status;
@@ -77,12 +88,14 @@ static dg_status load(const struct cuda_scope *scope, const struct jit_request *
 dg_status kernel_get(dg_context *context, const struct cuda_scope *scope, struct jit_request *request,
                      int32_t smem_bytes, struct cuda_kernel *kernel)
 {
-    char name[4096];
+    char name[1024];
     struct jit_cubin cubin;
     request->arch = scope->device->info.arch;
     size_t length = write_name(name, sizeof name, request, scope->device->ordinal);
-    if (find(bucket_of(name, length), name, kernel))
-        return cuda_kernel_touch(scope, kernel);
+    uint32_t bucket = bucket_of(name, length);
+    struct entry *e = find(bucket, name);
+    if (e)
+        return take(scope, e, kernel);
     CHECK(jit_get(request, context_get(context, DG_SETTING_COMPILE) != 0, &cubin, NULL));
-    return load(scope, request, &cubin, smem_bytes, kernel);
+    return load(scope, bucket, name, request->kernel, &cubin, smem_bytes, kernel);
 }

@@ -1,6 +1,6 @@
 /* dg_precompile: every kernel that a problem with a range of M would want, compiled without a GPU. */
 #include "core/context.h"
-#include "cuda/device.h"
+#include "ops/device.h"
 #include "ops/gemm_row.h"
 
 #include <stdlib.h>
@@ -55,15 +55,31 @@ struct range {
     bool batch_invariant;
 };
 
-static dg_status collect(const struct range *range, struct kernel_set *set)
+/*
+ * Every M up to 65,536; beyond, where a choice no longer hangs on one row, M on both sides of each 64-row tile, and
+ * beyond 2^20 in steps of 1/64.
+ */
+static int64_t next_m(int64_t m)
 {
-    for (int64_t m = range->m_min; m <= range->m_max; ++m) {
+    if (m < 65536)
+        return m + 1;
+    if (m < 1 << 20)
+        return m % 64 == 0 ? m + 1 : round_up(m, 64);
+    return m + m / 64;
+}
+
+static dg_status collect(const struct range *range, const dg_precompile_args *how, struct kernel_set *set)
+{
+    int64_t tried = 0;
+    for (int64_t m = range->m_min; m <= range->m_max; m = next_m(m)) {
         dg_gemm_args args = with_m(range->args, m);
         struct gemm_problem p;
         struct gemm_plan plan = {0};
         struct kernel_spec spec;
         CHECK(gemm_problem_make(&args, NULL_DATA_ACCEPTED, &p));
         CHECK(gemm_select(&p, range->device, range->batch_invariant, &plan.row, NULL, 0));
+        if (how->progress && tried++ % 1024 == 0)
+            how->progress(how->user, 0, 0, "planning");
         if (gemm_problem_empty(&p))
             continue;
         plan.row->plan(&p, range->device, range->num_sms, &plan);
@@ -89,19 +105,6 @@ static dg_status compile(struct kernel_set *set, const dg_precompile_args *args,
     }
     if (args->progress)
         args->progress(args->user, (int64_t)set->count, (int64_t)set->count, "done");
-    return DG_SUCCESS;
-}
-
-static dg_status find_device(const dg_precompile_args *args, int32_t ordinal, dg_device_info *device)
-{
-    const struct cuda_device *own;
-    if (args->target)
-        return import_args(device, sizeof *device, args->target, "dg_device_info");
-    if (ordinal < 0)
-        return fail(DG_ERROR_INVALID_ARGUMENT, "the tensors are on the CPU, which needs no kernels; wanted a target or "
-                                               "tensors with a CUDA device");
-    CHECK(cuda_device_get(ordinal, &own));
-    *device = own->info;
     return DG_SUCCESS;
 }
 
@@ -133,11 +136,14 @@ dg_status dg_precompile(dg_context *given, const dg_precompile_args *given_args,
     CHECK(import_args(&args, sizeof args, given_args, "dg_precompile_args"));
     CHECK(import_args(&gemm, sizeof gemm, args.gemm, "dg_gemm_args"));
     CHECK(find_range(&args, &gemm, &range));
-    CHECK(find_device(&args, gemm.d.device, &device));
+    if (args.target == NULL && gemm.d.device < 0)
+        return fail(DG_ERROR_INVALID_ARGUMENT, "the tensors are on the CPU, which needs no kernels; wanted a target or "
+                                               "tensors with a CUDA device");
+    CHECK(device_target(args.target, gemm.d.device, &device));
     range.num_sms = context_sms(context, gemm.num_sms, device.num_sms);
     range.batch_invariant = context_get(context, DG_SETTING_BATCH_INVARIANT) != 0;
 
-    CHECKGOTO(collect(&range, &set), status, release);
+    CHECKGOTO(collect(&range, &args, &set), status, release);
     CHECKGOTO(compile(&set, &args, device.arch, context_get(context, DG_SETTING_COMPILE) != 0, counts), status,
               release);
     if (compiled)

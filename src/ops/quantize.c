@@ -1,7 +1,7 @@
 /* dg_quantize_fp8; on a GPU the launcher of kernels/any/quantize_fp8.cu. */
 #include "core/context.h"
 #include "cpu/ref/ref.h"
-#include "ops/kernel.h"
+#include "ops/scale_kernels.h"
 #include "ops/strided.h"
 #include "shared/scale_args.h"
 
@@ -50,13 +50,20 @@ static bool in_vectors(const struct matrix *m, int64_t align)
            m->row_stride * element % align == 0 && m->batch_stride * element % align == 0;
 }
 
-static void write_config(const struct kernel_problem *k, char *out, size_t bytes)
+static void spec_of(const struct kernel_problem *k, struct kernel_spec *spec)
 {
-    snprintf(out, bytes,
+    snprintf(spec->config, sizeof spec->config,
              "#define X_TYPE %d\n#define GROUP_ROWS %d\n#define GROUP_COLS %d\n#define ROUND_SCALE %d\n"
              "#define PACK %d\n#define X_VECTOR %d\n#define Q_VECTOR %d\n",
              (int)k->x.dtype, (int)k->group_rows, (int)k->group_cols, k->round_scale, (int)k->pack,
              in_vectors(&k->x, 16), in_vectors(&k->q, CHUNK));
+    spec->request = (struct jit_request){.kernel = "quantize_fp8", .config = spec->config};
+}
+
+void quantize_spec(const struct quantize_problem *p, struct kernel_spec *spec)
+{
+    const struct kernel_problem k = kernel_problem_of(p);
+    spec_of(&k, spec);
 }
 
 static dg_status check_pointers(const struct cuda_scope *scope, const struct quantize_problem *p)
@@ -69,21 +76,20 @@ static dg_status check_pointers(const struct cuda_scope *scope, const struct qua
 static dg_status launch(dg_context *context, const struct cuda_scope *scope, const struct quantize_problem *p,
                         dg_stream stream)
 {
-    char config[256];
+    struct kernel_spec spec;
     const struct kernel_problem k = kernel_problem_of(p);
     const int64_t tiles = k.x.batch * ceil_div(k.x.rows, QUANTIZE_TILE) * ceil_div(k.x.cols, QUANTIZE_TILE);
     const struct quantize_args args = {strided_of(&k.x), strided_of(&k.q), strided_of(&k.sf),
                                        k.x.batch,        k.x.rows,         k.x.cols};
-    struct jit_request request = {.kernel = "quantize_fp8", .config = config};
     struct cuda_launch launch = {
-        .grid = {(uint32_t)min_i64(tiles, INT32_MAX), 1, 1}, /* blocks loop over the rest */
+        .grid = {scale_grid(context, scope, tiles), 1, 1},
         .threads = QUANTIZE_THREADS,
         .cluster = 1,
         .pdl = context_get(context, DG_SETTING_PDL) != 0,
     };
     CHECK(check_pointers(scope, p));
-    write_config(&k, config, sizeof config);
-    CHECK(kernel_get(context, scope, &request, 0, &launch.kernel));
+    spec_of(&k, &spec);
+    CHECK(kernel_get(context, scope, &spec.request, 0, &launch.kernel));
     return cuda_launch(scope, &launch, &args, stream);
 }
 

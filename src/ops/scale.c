@@ -1,30 +1,43 @@
-/* dg_transform_scale; on a GPU the launcher of kernels/any/transform_scale.cu. */
+/* dg_scale_layout and dg_transform_scale; on a GPU the launcher of kernels/any/transform_scale.cu. */
 #include "core/context.h"
 #include "cpu/ref/ref.h"
-#include "ops/kernel.h"
+#include "ops/scale_kernels.h"
 #include "ops/strided.h"
 #include "shared/scale_args.h"
 
 #include <stdio.h>
 
+dg_status dg_scale_layout(int64_t mn, int64_t k, int32_t gran_mn, int32_t gran_k, dg_dtype scale_dtype, int64_t batch,
+                          dg_tensor *layout, size_t *bytes)
+{
+    operation_begin("dg_scale_layout");
+    return scale_layout(mn, k, gran_mn, gran_k, scale_dtype, batch, layout, bytes);
+}
+
+void transform_spec(const struct transform_problem *p, struct kernel_spec *spec)
+{
+    snprintf(spec->config, sizeof spec->config,
+             "#define SRC_PACKED %d\n#define DST_PACKED %d\n#define ROUND_SCALE %d\n", p->src_packed, p->dst_packed,
+             p->dst_packed && p->round_scale);
+    spec->request = (struct jit_request){.kernel = "transform_scale", .config = spec->config};
+}
+
 static dg_status launch(dg_context *context, const struct cuda_scope *scope, const struct transform_problem *p,
                         dg_stream stream)
 {
-    char config[128];
+    struct kernel_spec spec;
     const int64_t tiles = p->batch * ceil_div(p->mn, TRANSFORM_TILE) * ceil_div(p->k_groups, TRANSFORM_TILE);
     const struct transform_scale_args args = {strided_of(&p->src), strided_of(&p->dst), p->batch, p->mn, p->k_groups};
-    struct jit_request request = {.kernel = "transform_scale", .config = config};
     struct cuda_launch launch = {
-        .grid = {(uint32_t)min_i64(tiles, INT32_MAX), 1, 1}, /* blocks loop over the rest */
+        .grid = {scale_grid(context, scope, tiles), 1, 1},
         .threads = TRANSFORM_THREADS,
         .cluster = 1,
         .pdl = context_get(context, DG_SETTING_PDL) != 0,
     };
     CHECK(cuda_check_pointer(scope, "src", p->src.data));
     CHECK(cuda_check_pointer(scope, "dst", p->dst.data));
-    snprintf(config, sizeof config, "#define SRC_PACKED %d\n#define DST_PACKED %d\n#define ROUND_SCALE %d\n",
-             p->src_packed, p->dst_packed, p->dst_packed && p->round_scale);
-    CHECK(kernel_get(context, scope, &request, 0, &launch.kernel));
+    transform_spec(p, &spec);
+    CHECK(kernel_get(context, scope, &spec.request, 0, &launch.kernel));
     return cuda_launch(scope, &launch, &args, stream);
 }
 

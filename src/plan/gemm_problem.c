@@ -26,7 +26,7 @@ static dg_status check_kind_and_recipe(const dg_gemm_args *args)
     if (args->workspace_bytes > 0 && ((uintptr_t)args->workspace % 256 != 0 || args->workspace == NULL))
         return fail(DG_ERROR_INVALID_ARGUMENT, "workspace is %p with %zu bytes; wanted a pointer aligned to 256",
                     args->workspace, args->workspace_bytes);
-    return DG_SUCCESS;
+    return check_reserved("reserved", args->reserved);
 }
 
 static dg_status check_each(const dg_gemm_args *args, enum null_data null_data)
@@ -52,38 +52,44 @@ static dg_status check_each(const dg_gemm_args *args, enum null_data null_data)
 
 /* ---- Arguments against each other ---------------------------------------------------------------------------- */
 
-static dg_status check_matrix_shape(const char *name, const dg_tensor *tensor, int64_t batch, int64_t rows,
-                                    int64_t cols, const char *why)
+static dg_status check_operands(const dg_gemm_args *args, int64_t m, int64_t n, int64_t k)
 {
-    const int64_t wanted[3] = {batch, rows, cols};
-    int32_t skip = 3 - tensor->ndim;
-    return check_shape(name, tensor, tensor->ndim, wanted + skip, why);
+    const dg_tensor *d = &args->d;
+    if (!shape_is(&args->a, d, m, k))
+        return fail_shape("a", &args->a, d, m, k, "d, which is %s,", shape_text(d).s);
+    if (!shape_is(&args->b, d, n, k))
+        return fail_shape("b", &args->b, d, n, k, "d of %lld columns and a of K=%lld", (long long)n, (long long)k);
+    if (!tensor_present(&args->c))
+        return DG_SUCCESS;
+    if (args->c.dtype != d->dtype)
+        return fail(DG_ERROR_INVALID_ARGUMENT, "c is %s but d is %s; c must have d's dtype",
+                    dg_dtype_name(args->c.dtype), dg_dtype_name(d->dtype));
+    if (!shape_is(&args->c, d, m, n))
+        return fail_shape("c", &args->c, d, m, n, "d, whose shape c shares,");
+    return DG_SUCCESS;
+}
+
+static dg_status check_scales(const dg_gemm_args *args, int64_t m, int64_t n, int64_t k)
+{
+    const dg_tensor *sfa = &args->sfa, *sfb = &args->sfb;
+    const bool a_packed = sfa->dtype == DG_INT32, b_packed = sfb->dtype == DG_INT32;
+    const int64_t a_cols = scale_columns(k, SCALE_GROUP, a_packed), b_cols = scale_columns(k, SCALE_GROUP, b_packed);
+    const int64_t blocks = ceil_div(n, SCALE_GROUP);
+    if (!shape_is(sfa, &args->d, m, a_cols))
+        return fail_shape("sfa", sfa, &args->d, m, a_cols, "K=%lld with 128-wide groups%s", (long long)k,
+                          a_packed ? ", four to a word," : "");
+    if (!shape_is(sfb, &args->d, blocks, b_cols))
+        return fail_shape("sfb", sfb, &args->d, blocks, b_cols, "N=%lld, K=%lld with 128x128 blocks%s", (long long)n,
+                          (long long)k, b_packed ? ", four to a word," : "");
+    return DG_SUCCESS;
 }
 
 static dg_status check_shapes(const dg_gemm_args *args)
 {
-    char why[256];
-    int32_t last = args->d.ndim - 1;
-    int64_t batch = last == 2 ? args->d.shape[0] : 1;
-    int64_t m = args->d.shape[last - 1], n = args->d.shape[last], k = args->a.shape[last];
-    snprintf(why, sizeof why, "d, which is %s,", shape_text(&args->d).s);
-    CHECK(check_matrix_shape("a", &args->a, batch, m, k, why));
-    snprintf(why, sizeof why, "d of %lld columns and a of K=%lld", (long long)n, (long long)k);
-    CHECK(check_matrix_shape("b", &args->b, batch, n, k, why));
-    bool packed = args->sfa.dtype == DG_INT32;
-    snprintf(why, sizeof why, "K=%lld with 128-wide groups%s", (long long)k, packed ? ", four to a word," : "");
-    CHECK(check_matrix_shape("sfa", &args->sfa, batch, m, scale_columns(k, SCALE_GROUP, packed), why));
-    packed = args->sfb.dtype == DG_INT32;
-    snprintf(why, sizeof why, "N=%lld, K=%lld with 128x128 blocks%s", (long long)n, (long long)k,
-             packed ? ", four to a word," : "");
-    CHECK(check_matrix_shape("sfb", &args->sfb, batch, ceil_div(n, SCALE_GROUP), scale_columns(k, SCALE_GROUP, packed),
-                             why));
-    if (!tensor_present(&args->c))
-        return DG_SUCCESS;
-    if (args->c.dtype != args->d.dtype)
-        return fail(DG_ERROR_INVALID_ARGUMENT, "c is %s but d is %s; c must have d's dtype",
-                    dg_dtype_name(args->c.dtype), dg_dtype_name(args->d.dtype));
-    return check_matrix_shape("c", &args->c, batch, m, n, "d, whose shape c shares,");
+    const int32_t last = args->d.ndim - 1;
+    const int64_t m = args->d.shape[last - 1], n = args->d.shape[last], k = args->a.shape[last];
+    CHECK(check_operands(args, m, n, k));
+    return check_scales(args, m, n, k);
 }
 
 static bool same_matrix(const struct matrix *x, const struct matrix *y)
@@ -92,24 +98,13 @@ static bool same_matrix(const struct matrix *x, const struct matrix *y)
            x->col_stride == y->col_stride;
 }
 
-static dg_status check_disjoint(const char *name, const struct matrix *input, const struct matrix *d)
-{
-    if (input->data && d->data && matrices_overlap(input, d))
-        return fail(DG_ERROR_INVALID_ARGUMENT, "d shares elements with %s; they may share a buffer, but no element",
-                    name);
-    return DG_SUCCESS;
-}
-
 static dg_status check_overlaps(const struct gemm_problem *p)
 {
-    if (matrix_overlaps_itself(&p->d))
-        return fail(DG_ERROR_INVALID_ARGUMENT,
-                    "d has strides [%lld, %lld, %lld] (batch, row, column), by which elements of d share memory",
-                    (long long)p->d.batch_stride, (long long)p->d.row_stride, (long long)p->d.col_stride);
-    CHECK(check_disjoint("a", &p->a, &p->d));
-    CHECK(check_disjoint("b", &p->b, &p->d));
-    CHECK(check_disjoint("sfa", &p->sfa, &p->d));
-    CHECK(check_disjoint("sfb", &p->sfb, &p->d));
+    CHECK(check_writable("d", &p->d));
+    CHECK(check_disjoint("d", &p->d, "a", &p->a));
+    CHECK(check_disjoint("d", &p->d, "b", &p->b));
+    CHECK(check_disjoint("d", &p->d, "sfa", &p->sfa));
+    CHECK(check_disjoint("d", &p->d, "sfb", &p->sfb));
     if (p->has_c && p->c.data && p->d.data && !same_matrix(&p->c, &p->d) && matrices_overlap(&p->c, &p->d))
         return fail(DG_ERROR_INVALID_ARGUMENT,
                     "c overlaps d without being d; wanted the same data and strides, or no shared element");
@@ -136,6 +131,7 @@ dg_status gemm_problem_make(const dg_gemm_args *args, enum null_data null_data, 
     };
     if (problem->has_c)
         problem->c = matrix_of(&args->c);
+    problem->a_row_stride = args->a.stride[args->a.ndim - 2];
     problem->batch = problem->d.batch;
     problem->m = problem->d.rows;
     problem->n = problem->d.cols;

@@ -10,6 +10,7 @@ struct gemm_problem {
     bool has_c;
     bool sfa_packed, sfb_packed; /* UE8M0, four to an int32 */
     int64_t batch, m, n, k;
+    int64_t a_row_stride; /* as given, also with one row, where matrix a does not tell */
     struct matrix a, b, sfa, sfb, c, d;
 };
 

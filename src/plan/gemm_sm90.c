@@ -18,38 +18,49 @@ enum {
 
 /* ---- What the kernel can take -------------------------------------------------------------------------------- */
 
-static bool one_row_strides_unknown(const struct matrix *m, bool batch_invariant)
+/* A's rows as TMA would address them if there were more than one: batch invariance wants the same answer for M = 1. */
+static struct text refuse_a(const struct gemm_problem *p, bool batch_invariant)
 {
-    /* With one row the stride is free, so TMA could take any K; batch invariance wants the same kernel for M = 1 and
-       M = 2 of a contiguous matrix, so it asks for what the stride would be. */
-    return batch_invariant && m->rows == 1 && m->cols % 16 != 0;
+    struct matrix a = p->a;
+    if (batch_invariant && a.rows == 1) {
+        a.rows = 2;
+        a.row_stride = p->a_row_stride;
+    }
+    return tma_refusal("a", &a);
+}
+
+static bool contiguous_columns(const struct matrix *m)
+{
+    return m->cols == 1 || m->col_stride == 1;
+}
+
+static struct text refuse_sizes(const struct gemm_problem *p, const dg_device_info *device)
+{
+    struct text out = {""};
+    struct gemm_1d2d_plan plan;
+    const int64_t tiles = p->batch * ceil_div(p->m, 64) * ceil_div(p->n, 16);
+    if (p->m > INT32_MAX - 512 || p->n > INT32_MAX - 512 || p->k > INT32_MAX - 512 || tiles > INT32_MAX)
+        snprintf(out.s, sizeof out.s, "M, N, K or the number of tiles exceeds 31 bits");
+    else if (!gemm_1d2d_plan_tile(p, device, 1, 64, 32, 1, 1, &plan)) /* the smallest tile */
+        snprintf(out.s, sizeof out.s, "no tile fits into %d bytes of shared memory", (int)device->smem_bytes_per_block);
+    return out;
 }
 
 struct text gemm_1d2d_refusal(const struct gemm_problem *p, const dg_device_info *device, bool batch_invariant)
 {
     struct text out = {""};
-    if (device->arch != 90) {
+    if (device->arch != 90)
         snprintf(out.s, sizeof out.s, "needs compute capability 9.0; the device has %d.%d", (int)device->arch / 10,
                  (int)device->arch % 10);
-        return out;
-    }
-    if (p->k == 0) {
+    else if (p->k == 0)
         snprintf(out.s, sizeof out.s, "K is 0");
-        return out;
-    }
-    out = tma_refusal("a", &p->a);
+    else if (!contiguous_columns(&p->d) || (p->has_c && !contiguous_columns(&p->c)))
+        snprintf(out.s, sizeof out.s, "d's or c's columns are not contiguous");
+    if (out.s[0] == '\0')
+        out = refuse_a(p, batch_invariant);
     if (out.s[0] == '\0')
         out = tma_refusal("b", &p->b);
-    if (out.s[0] != '\0')
-        return out;
-    const int64_t tiles = p->batch * ceil_div(p->m, 64) * ceil_div(p->n, 16);
-    if (p->d.col_stride > 1 || (p->has_c && p->c.col_stride > 1))
-        snprintf(out.s, sizeof out.s, "d's (or c's) columns are not contiguous");
-    else if (p->m > INT32_MAX - 512 || p->n > INT32_MAX - 512 || p->k > INT32_MAX - 512 || tiles > INT32_MAX)
-        snprintf(out.s, sizeof out.s, "M, N, K or the number of tiles exceeds 31 bits");
-    else if (one_row_strides_unknown(&p->a, batch_invariant))
-        snprintf(out.s, sizeof out.s, "batch invariance: K=%lld is no multiple of 16", (long long)p->k);
-    return out;
+    return out.s[0] == '\0' ? refuse_sizes(p, device) : out;
 }
 
 /* ---- One configuration --------------------------------------------------------------------------------------- */

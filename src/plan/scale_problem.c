@@ -16,42 +16,6 @@ int64_t scale_columns(int64_t k, int32_t gran_k, bool packed)
     return packed ? ceil_div(groups, WORD_GROUPS) : groups;
 }
 
-/* ---- What both problems check -------------------------------------------------------------------------------- */
-
-static dg_status check_reserved(int32_t reserved)
-{
-    if (reserved != 0)
-        return fail(DG_ERROR_INVALID_ARGUMENT, "reserved is %d; wanted zero (start from the INIT macro)",
-                    (int)reserved);
-    return DG_SUCCESS;
-}
-
-/* `like` gives the leading batch dimension, if any. */
-static dg_status check_matrix(const char *name, const dg_tensor *tensor, const dg_tensor *like, int64_t rows,
-                              int64_t cols, const char *why)
-{
-    const int64_t wanted[3] = {like->shape[0], rows, cols};
-    return check_shape(name, tensor, like->ndim, wanted + (3 - like->ndim), why);
-}
-
-static dg_status check_writable(const char *name, const struct matrix *m)
-{
-    if (matrix_overlaps_itself(m))
-        return fail(DG_ERROR_INVALID_ARGUMENT,
-                    "%s has the strides [%lld, %lld, %lld] (batch, row, column), by which elements of it share memory",
-                    name, (long long)m->batch_stride, (long long)m->row_stride, (long long)m->col_stride);
-    return DG_SUCCESS;
-}
-
-static dg_status check_disjoint(const char *name, const struct matrix *x, const char *other_name,
-                                const struct matrix *other)
-{
-    if (matrices_overlap(x, other))
-        return fail(DG_ERROR_INVALID_ARGUMENT, "%s shares memory with %s; they may share a buffer, but no byte", name,
-                    other_name);
-    return DG_SUCCESS;
-}
-
 /* ---- dg_quantize_fp8 ----------------------------------------------------------------------------------------- */
 
 static dg_status granularity(const dg_quantize_args *args, struct quantize_problem *problem)
@@ -79,19 +43,21 @@ static dg_status check_quantize_tensors(const dg_quantize_args *args)
 
 static dg_status check_quantize_shapes(const dg_quantize_args *args, const struct quantize_problem *p)
 {
-    char why[256];
+    const dg_tensor *x = &args->x;
     const int64_t cols = scale_columns(p->k, p->gran_k, p->packed);
-    snprintf(why, sizeof why, "x, which is %s,", shape_text(&args->x).s);
-    CHECK(check_matrix("q", &args->q, &args->x, p->m, p->k, why));
-    snprintf(why, sizeof why, "M=%lld, K=%lld with groups of %d x %d%s", (long long)p->m, (long long)p->k,
-             (int)p->gran_mn, (int)p->gran_k, p->packed ? ", four to a word," : "");
-    return check_matrix("sf", &args->sf, &args->x, p->mn_groups, cols, why);
+    if (!shape_is(&args->q, x, p->m, p->k))
+        return fail_shape("q", &args->q, x, p->m, p->k, "x, which is %s,", shape_text(x).s);
+    if (!shape_is(&args->sf, x, p->mn_groups, cols))
+        return fail_shape("sf", &args->sf, x, p->mn_groups, cols, "M=%lld, K=%lld with groups of %d x %d%s",
+                          (long long)p->m, (long long)p->k, (int)p->gran_mn, (int)p->gran_k,
+                          p->packed ? ", four to a word," : "");
+    return DG_SUCCESS;
 }
 
 dg_status quantize_problem_make(const dg_quantize_args *args, struct quantize_problem *problem)
 {
     struct quantize_problem p = {0};
-    CHECK(check_reserved(args->reserved));
+    CHECK(check_reserved("reserved", args->reserved));
     CHECK(granularity(args, &p));
     CHECK(check_quantize_tensors(args));
     p.device = args->x.device;
@@ -131,21 +97,21 @@ static dg_status check_transform_tensors(const dg_transform_scale_args *args)
 /* The packed side's columns follow from the other side's, which tells how many groups there are. */
 static dg_status check_transform_shapes(const dg_transform_scale_args *args, const struct transform_problem *p)
 {
-    char why[256];
-    const int64_t words = ceil_div(p->k_groups, WORD_GROUPS);
-    if (p->src_packed) {
-        snprintf(why, sizeof why, "dst, which is %s, unpacked four to a word,", shape_text(&args->dst).s);
-        return check_matrix("src", &args->src, &args->dst, p->mn, words, why);
-    }
-    snprintf(why, sizeof why, "src, which is %s,%s", shape_text(&args->src).s,
-             p->dst_packed ? " packed four to a word," : "");
-    return check_matrix("dst", &args->dst, &args->src, p->mn, p->dst_packed ? words : p->k_groups, why);
+    const dg_tensor *src = &args->src, *dst = &args->dst;
+    const int64_t words = ceil_div(p->k_groups, WORD_GROUPS), cols = p->dst_packed ? words : p->k_groups;
+    if (p->src_packed && !shape_is(src, dst, p->mn, words))
+        return fail_shape("src", src, dst, p->mn, words, "dst, which is %s, unpacked four to a word,",
+                          shape_text(dst).s);
+    if (!p->src_packed && !shape_is(dst, src, p->mn, cols))
+        return fail_shape("dst", dst, src, p->mn, cols, "src, which is %s,%s", shape_text(src).s,
+                          p->dst_packed ? " packed four to a word," : "");
+    return DG_SUCCESS;
 }
 
 dg_status transform_problem_make(const dg_transform_scale_args *args, struct transform_problem *problem)
 {
     struct transform_problem p = {0};
-    CHECK(check_reserved(args->reserved));
+    CHECK(check_reserved("reserved", args->reserved));
     CHECK(check_transform_tensors(args));
     p.device = args->src.device;
     p.src = matrix_of(&args->src);
@@ -164,7 +130,7 @@ dg_status transform_problem_make(const dg_transform_scale_args *args, struct tra
     return DG_SUCCESS;
 }
 
-/* ---- dg_scale_layout ----------------------------------------------------------------------------------------- */
+/* ---- Layouts ------------------------------------------------------------------------------------------------- */
 
 static dg_status check_layout_arguments(int64_t mn, int64_t k, int32_t gran_mn, int32_t gran_k, dg_dtype scale_dtype,
                                         int64_t batch)
@@ -181,10 +147,9 @@ static dg_status check_layout_arguments(int64_t mn, int64_t k, int32_t gran_mn, 
     return DG_SUCCESS;
 }
 
-dg_status dg_scale_layout(int64_t mn, int64_t k, int32_t gran_mn, int32_t gran_k, dg_dtype scale_dtype, int64_t batch,
-                          dg_tensor *layout, size_t *bytes)
+dg_status scale_layout(int64_t mn, int64_t k, int32_t gran_mn, int32_t gran_k, dg_dtype scale_dtype, int64_t batch,
+                       dg_tensor *layout, size_t *bytes)
 {
-    operation_begin("dg_scale_layout");
     if (layout == NULL)
         return fail(DG_ERROR_INVALID_ARGUMENT, "layout is NULL; wanted a dg_tensor to fill");
     CHECK(check_layout_arguments(mn, k, gran_mn, gran_k, scale_dtype, batch));

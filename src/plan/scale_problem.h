@@ -24,6 +24,10 @@ struct transform_problem {
 dg_status quantize_problem_make(const dg_quantize_args *args, struct quantize_problem *problem);
 dg_status transform_problem_make(const dg_transform_scale_args *args, struct transform_problem *problem);
 
+/* dg_scale_layout, without naming an operation. */
+dg_status scale_layout(int64_t mn, int64_t k, int32_t gran_mn, int32_t gran_k, dg_dtype scale_dtype, int64_t batch,
+                       dg_tensor *layout, size_t *bytes);
+
 /* The wanted shape of scales: rows ceil(mn/gran_mn), columns ceil(k/gran_k), or a quarter of these when packed. */
 int64_t scale_columns(int64_t k, int32_t gran_k, bool packed);
 

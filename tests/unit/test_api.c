@@ -125,7 +125,7 @@ TEST(overlaps)
     expect_refused(&args, "d shares elements with a");
     args = good_args();
     args.d.stride[0] = N - 1;
-    expect_refused(&args, "elements of d share memory");
+    expect_refused(&args, "elements that do not share memory");
     args = good_args();
     args.c = args.d; /* C is D */
     EXPECT_OK(dg_gemm(NULL, &args, NULL));
@@ -156,6 +156,12 @@ TEST(other_fields)
         args.workspace = (char *)d_data + 8;
     expect_refused(&args, "workspace is");
     args = good_args();
+    args.reserved = 1;
+    expect_refused(&args, "reserved is 1");
+    args = good_args();
+    args.sfb.reserved = 7;
+    expect_refused(&args, "sfb.reserved is 7");
+    args = good_args();
     args.size = 3;
     expect_refused(&args, "dg_gemm_args.size is 3");
     EXPECT_REFUSED(dg_gemm(NULL, NULL, NULL), DG_ERROR_INVALID_ARGUMENT, "dg_gemm_args is NULL");
@@ -184,6 +190,10 @@ TEST(empty_problems_do_nothing)
     args.a.shape[0] = args.sfa.shape[0] = args.d.shape[0] = 0;
     args.a.data = args.sfa.data = args.d.data = NULL;
     EXPECT_OK(dg_gemm(NULL, &args, NULL));
+    EXPECT(dg_is_supported(NULL, &args));
+    args.a.device = args.b.device = args.sfa.device = args.sfb.device = args.d.device = 0; /* no driver is asked */
+    EXPECT_OK(dg_gemm(NULL, &args, NULL));
+    EXPECT(dg_is_supported(NULL, &args));
     args = good_args();
     args.b.shape[0] = args.sfb.shape[0] = args.d.shape[1] = 0;
     EXPECT_OK(dg_gemm(NULL, &args, NULL));
@@ -215,6 +225,9 @@ TEST(explanations)
     EXPECT(e.sfa_layout.shape[0] == M && e.sfa_layout.shape[1] == KG && e.sfa_layout.stride[0] == 1 &&
            e.sfa_layout.stride[1] == 8);
     EXPECT_REFUSED(dg_gemm_explain(NULL, &args, &target, NULL), DG_ERROR_INVALID_ARGUMENT, "explanation is NULL");
+    e.size = 0;
+    EXPECT_REFUSED(dg_gemm_explain(NULL, &args, &target, &e), DG_ERROR_INVALID_ARGUMENT,
+                   "dg_gemm_explain: dg_explanation.size is 0");
     target.num_sms = 0;
     EXPECT_REFUSED(dg_gemm_explain(NULL, &args, &target, &e), DG_ERROR_INVALID_ARGUMENT, "num_sms 0");
     EXPECT_REFUSED(dg_device_preset("b200", &target), DG_ERROR_INVALID_ARGUMENT, "wanted h100, h200, h20 or gh200");

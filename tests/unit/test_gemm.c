@@ -110,6 +110,21 @@ TEST_ALONE(the_launch_is_what_was_planned)
     EXPECT_INT(k->sched.tiles, plan.sched.tiles);
 }
 
+TEST_ALONE(aligned_scales_get_a_map)
+{
+    set_up();
+    dg_tensor layout;
+    EXPECT_OK(dg_scale_layout(M, K, 1, 128, DG_FLOAT32, 0, &layout, NULL));
+    memcpy(args.sfa.stride, layout.stride, sizeof layout.stride);
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    const struct gemm_1d2d_plan plan = planned(&args);
+    EXPECT_INT(plan.config.sfa_tma, 1);
+    dg_tensor columns = dg_transposed(args.sfa);
+    expect_map(&kernel_args(last_launch())->scales, &columns, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 1, plan.config.block_m,
+               CU_TENSOR_MAP_SWIZZLE_NONE);
+    EXPECT_INT(kernel_args(last_launch())->load_bytes, plan.load_bytes);
+}
+
 TEST_ALONE(what_tma_cannot_take_goes_to_the_simple_kernel)
 {
     set_up();
@@ -241,8 +256,28 @@ TEST_ALONE(host_memory_in_a_gpu_call_is_refused)
     static char host[M * K];
     set_up();
     args.a.data = host + (16 - (uintptr_t)host % 16);
-    EXPECT_REFUSED(dg_gemm(NULL, &args, stream), DG_ERROR_INVALID_ARGUMENT, "a");
+    EXPECT_REFUSED(dg_gemm(NULL, &args, stream), DG_ERROR_INVALID_ARGUMENT, "a.data is");
+    EXPECT(!dg_is_supported(NULL, &args));
     EXPECT_INT(fake->launch_count, 0);
+    void *on_host = args.a.data;
+    args = make_args(0, M, N, K);
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    args.a.data = on_host; /* the shape is known by now */
+    EXPECT_REFUSED(dg_gemm(NULL, &args, stream), DG_ERROR_INVALID_ARGUMENT, "a.data is");
+    EXPECT_INT(fake->launch_count, 1);
+}
+
+TEST_ALONE(a_reset_device_is_used_again)
+{
+    set_up();
+    EXPECT_OK(dg_gemm(NULL, &args, NULL));
+    fake->reset();
+    snprintf(fake->fail_function, sizeof fake->fail_function, "cuCtxPushCurrent");
+    fake->fail_call = 1;
+    fake->fail_result = CUDA_ERROR_CONTEXT_IS_DESTROYED; /* what the retained primary context gives after a reset */
+    EXPECT_OK(dg_gemm(NULL, &args, NULL));
+    EXPECT_INT(fake->count("cuDevicePrimaryCtxRetain"), 1);
+    EXPECT_INT(fake->launch_count, 1);
 }
 
 TEST_ALONE(an_earlier_error_is_reported_as_such)
@@ -292,6 +327,50 @@ TEST_ALONE(threads_call_at_once)
     EXPECT_INT(fake->count("cuLibraryLoadData"), 1);
 }
 
+static pthread_key_t late_key;
+static dg_status late_status = DG_ERROR_INTERNAL;
+
+static void call_late(void *unused)
+{
+    (void)unused;
+    late_status = dg_gemm(NULL, &args, stream);
+}
+
+static void *call_and_leave(void *unused)
+{
+    (void)unused;
+    late_status = dg_gemm(NULL, &args, stream); /* makes the memo's key first, whose destructor so runs first */
+    pthread_key_create(&late_key, call_late);
+    pthread_setspecific(late_key, &late_key);
+    late_status = DG_ERROR_INTERNAL;
+    return NULL;
+}
+
+TEST_ALONE(a_destructor_may_call_at_the_end_of_a_thread)
+{
+    pthread_t thread;
+    set_up();
+    EXPECT(pthread_create(&thread, NULL, call_and_leave, NULL) == 0);
+    pthread_join(thread, NULL);
+    EXPECT_INT(late_status, DG_SUCCESS);
+}
+
+TEST_ALONE(many_calls_are_remembered)
+{
+    enum { CALLS = 256 };
+    static dg_gemm_args calls[CALLS];
+    set_up();
+    for (int i = 0; i < CALLS; ++i)
+        calls[i] = make_args(0, 16, 128, 128);
+    for (int round = 0; round < 2; ++round) {
+        fake->reset();
+        for (int i = 0; i < CALLS; ++i)
+            EXPECT_OK(dg_gemm(NULL, &calls[i], stream));
+    }
+    EXPECT_THAT(fake->count("cuTensorMapEncodeTiled") < 3 * CALLS / 10, "%d maps made again",
+                fake->count("cuTensorMapEncodeTiled"));
+}
+
 /* ---- Questions ----------------------------------------------------------------------------------------------- */
 
 TEST_ALONE(is_supported_agrees_with_the_call)
@@ -327,7 +406,7 @@ TEST_ALONE(precompiled_kernels_are_what_the_calls_want)
     p.progress = count_steps;
     p.user = &steps;
     EXPECT_OK(dg_precompile(NULL, &p, &compiled, &cached));
-    EXPECT(compiled > 1 && cached == 0 && steps == compiled + 1);
+    EXPECT(compiled > 1 && cached == 0 && steps == 1 + compiled + 1);
     EXPECT_OK(dg_precompile(NULL, &p, &compiled, &cached));
     EXPECT(compiled == 0 && cached > 1);
     EXPECT_OK(dg_set(NULL, DG_SETTING_COMPILE, 0));

@@ -36,6 +36,18 @@ static dg_gemm_args question(int64_t batch, int64_t m, int64_t n, int64_t k, dg_
     return args;
 }
 
+/* A's scales MN-major with columns of a multiple of 16 bytes, as TMA loads them. */
+static dg_gemm_args with_aligned_scales(dg_gemm_args args)
+{
+    dg_tensor *t = &args.sfa;
+    int64_t rows = t->shape[t->ndim - 2], column = round_up(rows, 4);
+    t->stride[t->ndim - 2] = 1;
+    t->stride[t->ndim - 1] = column;
+    if (t->ndim == 3)
+        t->stride[0] = column * t->shape[2];
+    return args;
+}
+
 static struct gemm_problem problem_of(const dg_gemm_args *args)
 {
     struct gemm_problem p;
@@ -55,7 +67,8 @@ static void write_golden(FILE *file)
     dg_device_info device = h200();
     for (size_t i = 0; i < sizeof golden_nk / sizeof *golden_nk; ++i)
         for (size_t j = 0; j < sizeof golden_m / sizeof *golden_m; ++j) {
-            dg_gemm_args args = question(0, golden_m[j], golden_nk[i][0], golden_nk[i][1], DG_BFLOAT16);
+            dg_gemm_args args =
+                with_aligned_scales(question(0, golden_m[j], golden_nk[i][0], golden_nk[i][1], DG_BFLOAT16));
             struct gemm_problem p = problem_of(&args);
             struct gemm_1d2d_plan plan;
             char line[512];
@@ -141,11 +154,15 @@ TEST(every_problem_gets_a_valid_plan)
         int64_t k = 16 * (1 + rand_r(&seed) % 500), batch = i % 7 ? 0 : 1 + rand_r(&seed) % 5;
         int32_t sms = i % 2 ? 132 : 1 + rand_r(&seed) % 132;
         dg_gemm_args args = question(batch, m, n, k, types[i % 3]);
+        if (i % 2)
+            args = with_aligned_scales(args);
         struct gemm_problem p = problem_of(&args);
         struct gemm_1d2d_plan plan;
         EXPECT(gemm_1d2d_refusal(&p, &device, false).s[0] == '\0');
         gemm_1d2d_choose(&p, &device, sms, &plan);
         check_plan(&p, &device, sms, &plan);
+        if (i % 2)
+            EXPECT_INT(plan.config.sfa_tma, 1);
     }
 }
 
@@ -214,19 +231,39 @@ TEST(refusals_say_why)
     expect_refusal(&args, false, "b's batch stride");
 }
 
+TEST(a_c_that_is_broadcast_is_refused)
+{
+    dg_gemm_args args = question(0, 64, 128, 256, DG_BFLOAT16);
+    args.c = args.d;
+    args.c.data = (void *)(uintptr_t)0x100000;
+    args.c.stride[1] = 0; /* one value for a whole row */
+    expect_refusal(&args, false, "d's or c's columns are not contiguous");
+}
+
 TEST(batch_invariance_treats_one_row_like_many)
 {
     dg_device_info device = h200();
-    for (int64_t k = 250; k <= 258; ++k) {
-        dg_gemm_args one = question(0, 1, 128, k, DG_BFLOAT16), many = question(0, 2, 128, k, DG_BFLOAT16);
-        one.b = many.b = dg_matrix(NULL, DG_FLOAT8_E4M3, 0, 128, 256); /* an aligned B of K columns */
-        one.b.shape[1] = many.b.shape[1] = k < 256 ? k : 256;
-        if (k > 256)
-            break;
-        struct gemm_problem p1 = problem_of(&one), p2 = problem_of(&many);
-        EXPECT_INT(gemm_1d2d_refusal(&p1, &device, true).s[0] == '\0',
-                   gemm_1d2d_refusal(&p2, &device, true).s[0] == '\0');
-    }
+    int taken = 0;
+    for (int64_t k = 100; k <= 260; k += 4)
+        for (int64_t pitch = k; pitch < k + 16; pitch += 4) {
+            dg_gemm_args one = question(0, 1, 128, k, DG_BFLOAT16), many = question(0, 2, 128, k, DG_BFLOAT16);
+            one.b.stride[0] = many.b.stride[0] = 512;
+            one.a.stride[0] = many.a.stride[0] = pitch;
+            struct gemm_problem p1 = problem_of(&one), p2 = problem_of(&many);
+            bool takes_one = gemm_1d2d_refusal(&p1, &device, true).s[0] == '\0';
+            EXPECT_INT(takes_one, gemm_1d2d_refusal(&p2, &device, true).s[0] == '\0');
+            taken += takes_one;
+        }
+    EXPECT(taken > 10);
+}
+
+TEST(too_little_shared_memory_is_refused)
+{
+    dg_device_info device = h200();
+    dg_gemm_args args = question(0, 64, 128, 256, DG_BFLOAT16);
+    struct gemm_problem p = problem_of(&args);
+    device.smem_bytes_per_block = 8;
+    EXPECT_TEXT(gemm_1d2d_refusal(&p, &device, false).s, "no tile fits into 8 bytes of shared memory");
 }
 
 TEST(other_architectures_are_refused)

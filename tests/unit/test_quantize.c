@@ -386,11 +386,11 @@ TEST(overlaps_that_quantisation_refuses)
     t = plain(), t.args.sf.stride[0] = 0;
     EXPECT_QUANTIZE_REFUSED(t, "sf has the strides");
     t = plain(), t.args.q.data = t.args.x.data;
-    EXPECT_QUANTIZE_REFUSED(t, "q shares memory with x");
+    EXPECT_QUANTIZE_REFUSED(t, "q shares elements with x");
     t = plain(), t.args.sf.data = t.args.x.data;
-    EXPECT_QUANTIZE_REFUSED(t, "sf shares memory with x");
+    EXPECT_QUANTIZE_REFUSED(t, "sf shares elements with x");
     t = plain(), t.args.sf.data = t.args.q.data;
-    EXPECT_QUANTIZE_REFUSED(t, "sf shares memory with q");
+    EXPECT_QUANTIZE_REFUSED(t, "sf shares elements with q");
 }
 
 TEST(broadcast_input_is_fine)
@@ -652,7 +652,7 @@ TEST(bad_arguments_of_transform)
     t = plain_transform(f32, f32), t.args.dst.stride[0] = 0;
     EXPECT_TRANSFORM_REFUSED(t, "dst has the strides");
     t = plain_transform(f32, f32), t.args.src.data = t.args.dst.data;
-    EXPECT_TRANSFORM_REFUSED(t, "dst shares memory with src");
+    EXPECT_TRANSFORM_REFUSED(t, "dst shares elements with src");
 }
 
 TEST(empty_transform_does_nothing)

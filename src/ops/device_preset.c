@@ -1,4 +1,4 @@
-#include "core/check.h"
+#include "ops/device.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -35,4 +35,20 @@ dg_status dg_device_preset(const char *name, dg_device_info *info)
         return export_struct(info, &filled, sizeof filled, "dg_device_info");
     }
     return fail(DG_ERROR_INVALID_ARGUMENT, "name is \"%s\"; wanted h100, h200, h20 or gh200", name);
+}
+
+dg_status device_target(const dg_device_info *given, int32_t ordinal, dg_device_info *device)
+{
+    const struct cuda_device *own;
+    if (given == NULL) {
+        CHECK(cuda_device_get(ordinal, &own));
+        *device = own->info;
+        return DG_SUCCESS;
+    }
+    CHECK(import_args(device, sizeof *device, given, "dg_device_info"));
+    if (device->arch > 0 && device->num_sms > 0 && device->smem_bytes_per_block > 0)
+        return DG_SUCCESS;
+    return fail(DG_ERROR_INVALID_ARGUMENT,
+                "target has arch %d, num_sms %d, smem_bytes_per_block %d; all must be positive", (int)device->arch,
+                (int)device->num_sms, (int)device->smem_bytes_per_block);
 }
