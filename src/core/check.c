@@ -63,8 +63,8 @@ dg_status check_tensor(const char *name, const dg_tensor *tensor, unsigned dtype
                     dtype_choices(dtypes).s);
     unsigned dtype = (unsigned)tensor->dtype;
     if (dtype >= 32 || !(dtypes & (1u << dtype)))
-        return fail(DG_ERROR_INVALID_ARGUMENT, "%s has the dtype %s (%u); wanted %s", name,
-                    dg_dtype_name(tensor->dtype), dtype, dtype_choices(dtypes).s);
+        return fail(DG_ERROR_INVALID_ARGUMENT, "%s has the dtype %s (%d); wanted %s", name,
+                    dg_dtype_name(tensor->dtype), (int)tensor->dtype, dtype_choices(dtypes).s);
     if (tensor->ndim < min_ndim || tensor->ndim > max_ndim)
         return fail(DG_ERROR_INVALID_ARGUMENT, "%s has %d dimensions; wanted %d%s%.0d", name, (int)tensor->ndim,
                     (int)min_ndim, min_ndim == max_ndim ? "" : " to ", min_ndim == max_ndim ? 0 : (int)max_ndim);
@@ -104,8 +104,8 @@ dg_status check_writable(const char *name, const struct matrix *m)
     if (!matrix_overlaps_itself(m))
         return DG_SUCCESS;
     return fail(DG_ERROR_INVALID_ARGUMENT,
-                "%s has the strides [%lld, %lld, %lld] (batch, row, column); wanted elements that do not share memory, "
-                "each dimension's stride clearing what lies inside it",
+                "%s has the strides [%lld, %lld, %lld] (batch, row, column), with which elements may share memory; wanted "
+                "each dimension's stride to clear what lies inside it",
                 name, (long long)m->batch_stride, (long long)m->row_stride, (long long)m->col_stride);
 }
 

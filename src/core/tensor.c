@@ -181,8 +181,6 @@ static bool interval_meets(const struct segments *s, int dim, int64_t begin, int
     if (dim == 3)
         return begin < s->length && end > 0;
     int64_t step = s->step[dim], inner = span(s, dim + 1);
-    if (step == 0)
-        return interval_meets(s, dim + 1, begin, end);
     /* Only entries i with i*step < end and i*step + inner > begin can meet it. */
     int64_t first = begin - inner < 0 ? 0 : (begin - inner) / step + 1;
     int64_t last = end <= 0 ? -1 : (end - 1) / step;
@@ -192,6 +190,16 @@ static bool interval_meets(const struct segments *s, int dim, int64_t begin, int
         if (interval_meets(s, dim + 1, begin - i * step, end - i * step))
             return true;
     return false;
+}
+
+/* A broadcast dimension is one and the same bytes again: for the question whether two share any, one is enough. */
+static struct segments distinct_segments_of(const struct matrix *m)
+{
+    struct matrix distinct = *m;
+    distinct.batch = m->batch_stride ? m->batch : 1;
+    distinct.rows = m->row_stride ? m->rows : 1;
+    distinct.cols = m->col_stride ? m->cols : 1;
+    return segments_of(&distinct);
 }
 
 static int64_t segment_count(const struct segments *s)
@@ -204,7 +212,7 @@ bool matrices_overlap(const struct matrix *a, const struct matrix *b)
     if (a->device != b->device || a->batch == 0 || a->rows == 0 || a->cols == 0 || b->batch == 0 || b->rows == 0 ||
         b->cols == 0)
         return false;
-    struct segments x = segments_of(a), y = segments_of(b);
+    struct segments x = distinct_segments_of(a), y = distinct_segments_of(b);
     if (x.start >= y.start + span(&y, 0) || y.start >= x.start + span(&x, 0))
         return false;
     if (segment_count(&x) > segment_count(&y)) { /* the loop runs over x, the arithmetic over y */

@@ -1,7 +1,7 @@
 /* dg_alloc, dg_free, dg_copy, dg_synchronize, dg_device_count, dg_device_query: the driver's, in a thin coat. */
 #include "cuda/device.h"
 
-#include "core/tensor.h"
+#include "core/check.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,25 +37,20 @@ dg_status dg_device_query(int32_t ordinal, dg_device_info *info)
     operation_begin("dg_device_query");
     if (info == NULL)
         return fail(DG_ERROR_INVALID_ARGUMENT, "info is NULL; wanted a dg_device_info to fill in");
-    const size_t given = info->size;
-    if (given < sizeof given || given > 65536)
-        return fail(DG_ERROR_INVALID_ARGUMENT, "info->size is %zu; set it to sizeof(dg_device_info), which is %zu here",
-                    given, sizeof *info);
     CHECK(cuda_device_get(ordinal, &device));
-    memset(info, 0, given); /* a caller newer than this library finds zeros in what is unknown here */
-    memcpy(info, &device->info, given < sizeof *info ? given : sizeof *info);
-    info->size = given;
-    return DG_SUCCESS;
+    return export_struct(info, &device->info, sizeof device->info, "dg_device_info");
 }
 
 /* ---- Allocation ---------------------------------------------------------------------------------------------- */
 
 static dg_status host_alloc(size_t bytes, void **data)
 {
+    void *memory = NULL;
     if (bytes <= SIZE_MAX - ALIGNMENT)
-        *data = aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
-    if (*data == NULL)
+        memory = aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    if (memory == NULL)
         return fail(DG_ERROR_OUT_OF_MEMORY, "%zu bytes of host memory could not be allocated", bytes);
+    *data = memory;
     return DG_SUCCESS;
 }
 
@@ -81,10 +76,11 @@ dg_status dg_alloc(int32_t device, size_t bytes, void **data)
     operation_begin("dg_alloc");
     if (data == NULL)
         return fail(DG_ERROR_INVALID_ARGUMENT, "data is NULL; wanted where to store the pointer");
-    *data = NULL;
     CHECK(check_device("device", device));
-    if (bytes == 0)
-        return DG_SUCCESS; /* NULL: what an empty tensor may have */
+    if (bytes == 0) {
+        *data = NULL; /* what an empty tensor may have */
+        return DG_SUCCESS;
+    }
     return device == DG_CPU ? host_alloc(bytes, data) : device_alloc(device, bytes, data);
 }
 

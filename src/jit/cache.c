@@ -59,13 +59,16 @@ static bool ensure_folder(struct cache_place *place)
 {
     if (place->folder >= 0)
         return true;
+    place->error = ENOENT;
     if (!place->folder_path[0])
         return false;
     make_folders(place->folder_path);
     open_folder(place);
-    if (place->folder < 0)
-        log_line(ENV_JIT_DEBUG, "cache: %s: %s", place->folder_path, strerror(errno));
-    return place->folder >= 0;
+    if (place->folder >= 0)
+        return true;
+    place->error = errno;
+    log_line(ENV_JIT_DEBUG, "cache: %s: %s", place->folder_path, strerror(place->error));
+    return false;
 }
 
 void cache_open(struct cache_place *place, const struct jit_unit *unit)
@@ -211,6 +214,7 @@ bool cache_read(const struct cache_place *place, struct cache_entry *entry)
     }
     entry->bytes = bytes - sizeof header;
     entry->compiler = header.compiler;
+    entry->unwritten = 0;
     entry->image = file;
     memmove(entry->image, file + sizeof header, entry->bytes);
     return true;
@@ -301,26 +305,26 @@ static bool move_into_place(const struct cache_place *place, const char *from, c
            renameat(place->folder, from, place->folder, to) == 0;
 }
 
-/* A reader sees the old file or the whole new one. */
-static bool publish(struct cache_place *place, const char *suffix, const struct piece *pieces, int count)
+/* A reader sees the old file or the whole new one. Returns 0, or the errno that stood in the way. */
+static int publish(struct cache_place *place, const char *suffix, const struct piece *pieces, int count)
 {
     char private_name[FILE_NAME_BYTES], name[FILE_NAME_BYTES];
     int file, error;
     if (!ensure_folder(place))
-        return false;
+        return place->error;
     sweep(place);
     file_name(place, suffix, name);
     file = create_private(place, private_name);
     if (file >= 0 && write_pieces(file, pieces, count) && move_into_place(place, private_name, name))
-        return true;
+        return 0;
     error = errno;
     if (file >= 0)
         unlinkat(place->folder, private_name, 0);
     log_line(ENV_JIT_DEBUG, "cache: %s/%s cannot be written: %s", place->folder_path, name, strerror(error));
-    return false;
+    return error ? error : EIO;
 }
 
-void cache_write(struct cache_place *place, const struct cache_entry *entry)
+int cache_write(struct cache_place *place, const struct cache_entry *entry)
 {
     struct entry_header header = {.format = FORMAT,
                                   .compiler = entry->compiler,
@@ -330,13 +334,13 @@ void cache_write(struct cache_place *place, const struct cache_entry *entry)
     const struct piece pieces[] = {{&header, sizeof header}, {entry->image, entry->bytes}};
     memcpy(header.magic, MAGIC, sizeof MAGIC);
     header.checksum = checksum(&header, entry->image);
-    publish(place, ".cubin", pieces, 2);
+    return publish(place, ".cubin", pieces, 2);
 }
 
 bool cache_write_beside(struct cache_place *place, const char *suffix, const void *data, size_t bytes)
 {
     const struct piece piece = {data, bytes};
-    return publish(place, suffix, &piece, 1);
+    return publish(place, suffix, &piece, 1) == 0;
 }
 
 /* ---- One compiler at a time -------------------------------------------------------------------------------------- */

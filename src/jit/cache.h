@@ -23,6 +23,7 @@ struct cache_place {
     char folder_path[CACHE_PATH_BYTES]; /* empty when there is no cache */
     int folder;                         /* descriptor, -1 when it does not exist (yet) */
     int lock;                           /* descriptor, -1 when not held */
+    int error;                          /* errno of why there is no folder, once that was tried */
     int32_t arch;
     struct hash128 key;
     char name[KEY_TEXT_BYTES];
@@ -32,13 +33,14 @@ struct cache_entry {
     void *image; /* the reader frees it */
     size_t bytes;
     int32_t compiler; /* the version of NVRTC that made it */
+    int unwritten;    /* 0: the disk has it; else the errno of why not */
 };
 
 void cache_open(struct cache_place *place, const struct jit_unit *unit);
 void cache_close(struct cache_place *place);
 
 bool cache_read(const struct cache_place *place, struct cache_entry *entry);
-void cache_write(struct cache_place *place, const struct cache_entry *entry);
+int cache_write(struct cache_place *place, const struct cache_entry *entry); /* 0, or why not: an errno */
 
 /*
  * Wait until no other process compiles this kernel, DG_JIT_LOCK_TIMEOUT seconds at most, and keep others from it until

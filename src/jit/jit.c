@@ -49,7 +49,7 @@ static dg_status compile_and_store(const struct jit_unit *unit, const struct nvr
     entry->image = compilation.cubin;
     entry->bytes = compilation.report.cubin_bytes;
     entry->compiler = nvrtc->version;
-    cache_write(place, entry);
+    entry->unwritten = cache_write(place, entry);
     jit_dump(place, &compilation);
     log_line(ENV_JIT_DEBUG, "jit: compiled %s %s in %.3f s by NVRTC %d.%d", unit->kernel, unit->key_text,
              compilation.report.seconds, nvrtc->version / 1000, nvrtc->version % 1000 / 10);
@@ -182,7 +182,7 @@ static void fill(struct slot *slot, dg_status status, const struct cache_entry *
     slot->sentence = NULL;
     slot->status = status;
     if (status == DG_SUCCESS) {
-        slot->cubin = (struct jit_cubin){entry->image, entry->bytes};
+        slot->cubin = (struct jit_cubin){entry->image, entry->bytes, entry->unwritten};
         slot->state = SLOT_READY;
     } else {
         slot->sentence = copy_sentence();

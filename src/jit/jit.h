@@ -27,6 +27,7 @@ struct jit_request {
 struct jit_cubin {
     const void *image; /* stays valid for the life of the process */
     size_t bytes;
+    int unwritten; /* 0: the disk has it; else the errno of why not */
 };
 
 enum jit_origin { JIT_FROM_MEMORY, JIT_FROM_DISK, JIT_COMPILED };

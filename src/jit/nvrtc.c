@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const char *const LIBRARY_NAMES[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
 enum { LIBRARY_NAME_COUNT = sizeof LIBRARY_NAMES / sizeof LIBRARY_NAMES[0] };
@@ -290,14 +291,36 @@ static bool try_user_packages(struct search *search)
            try_prefix(search, prefix);
 }
 
+/* An active environment of venv or conda. */
+static bool try_environments(struct search *search)
+{
+    const char *const prefixes[] = {getenv("VIRTUAL_ENV"), getenv("CONDA_PREFIX")};
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; ++i)
+        if (prefixes[i] && *prefixes[i] && try_prefix(search, prefixes[i]))
+            return true;
+    return false;
+}
+
+/* The python3 that a shell would run: of an environment that is not activated, but first in PATH. */
+static bool try_path(struct search *search)
+{
+    const char *path = getenv("PATH");
+    while (path && *path) {
+        const size_t length = strcspn(path, ":");
+        char python[NVRTC_PATH_BYTES];
+        if (length > 0 && snprintf(python, sizeof python, "%.*s/python3", (int)length, path) < (int)sizeof python &&
+            access(python, X_OK) == 0)
+            return try_prefix_of(search, python);
+        path += length + (path[length] == ':');
+    }
+    return false;
+}
+
 static bool try_python(struct search *search)
 {
-    const char *environment = getenv("VIRTUAL_ENV");
-    if (environment && *environment && try_prefix(search, environment))
-        return true;
     /* Debian's Python lives in /usr and installs into /usr/local. */
-    return try_own_packages(search) || try_interpreter(search) || try_user_packages(search) ||
-           try_prefix(search, "/usr/local");
+    return try_environments(search) || try_own_packages(search) || try_interpreter(search) || try_path(search) ||
+           try_user_packages(search) || try_prefix(search, "/usr/local");
 }
 
 /* ---- The search -------------------------------------------------------------------------------------------------- */
@@ -329,7 +352,7 @@ static dg_status fail_search(const struct search *search)
     fail_more("; %s %s to the library or its directory", given ? "DG_NVRTC_PATH is set; point" : "set",
               given ? "it" : env_name(ENV_NVRTC_PATH));
     if (!given)
-        fail_more(", or install it (pip install nvidia-cuda-nvrtc)");
+        fail_more(", or install it (python3 -m venv .venv && . .venv/bin/activate && pip install nvidia-cuda-nvrtc)");
     return search->status;
 }
 

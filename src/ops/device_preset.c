@@ -46,6 +46,7 @@ dg_status device_target(const dg_device_info *given, int32_t ordinal, dg_device_
         return DG_SUCCESS;
     }
     CHECK(import_args(device, sizeof *device, given, "dg_device_info"));
+    device->name[sizeof device->name - 1] = '\0';
     if (device->arch > 0 && device->num_sms > 0 && device->smem_bytes_per_block > 0)
         return DG_SUCCESS;
     return fail(DG_ERROR_INVALID_ARGUMENT,

@@ -6,10 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * Sets of a few entries each: 1,024 calls are a model's layers with a few M each. The pages of 1.7 MB
- * are touched as they are needed.
- */
+/* Sets of a few entries each: 1,024 calls are a model's layers with a few M each. The pages of 1.7 MB are touched as
+   they are needed. */
 enum { SET = 4, CALL_SETS = 256, PROBLEM_SETS = 64 };
 
 struct memo {
@@ -21,6 +19,7 @@ struct memo {
 /* `block` is what was allocated; tensor maps want an alignment of 64 bytes that calloc does not give. */
 static _Thread_local struct memo *memo;
 static pthread_key_t block_key;
+static bool have_key; /* a process has 1,024 at most; without one nothing is remembered */
 static pthread_once_t block_once = PTHREAD_ONCE_INIT;
 
 /* At the end of a thread; another destructor may still call us, and then starts anew. */
@@ -32,7 +31,7 @@ static void forget(void *block)
 
 static void make_key(void)
 {
-    pthread_key_create(&block_key, forget);
+    have_key = pthread_key_create(&block_key, forget) == 0;
 }
 
 static struct memo *memo_get(void)
@@ -41,6 +40,8 @@ static struct memo *memo_get(void)
     if (memo)
         return memo;
     pthread_once(&block_once, make_key);
+    if (!have_key)
+        return NULL;
     char *block = calloc(1, sizeof *memo + align);
     if (block == NULL || pthread_setspecific(block_key, block) != 0) {
         free(block);

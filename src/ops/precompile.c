@@ -1,5 +1,6 @@
 /* dg_precompile: every kernel that a problem with a range of M would want, compiled without a GPU. */
 #include "core/context.h"
+#include "jit/cache.h"
 #include "ops/device.h"
 #include "ops/gemm_row.h"
 
@@ -47,6 +48,8 @@ static dg_gemm_args with_m(const dg_gemm_args *args, int64_t m)
     return out;
 }
 
+static const int64_t MOST_M = (int64_t)1 << 40;
+
 struct range {
     const dg_gemm_args *args;
     const dg_device_info *device;
@@ -68,6 +71,16 @@ static int64_t next_m(int64_t m)
     return m + m / 64;
 }
 
+static const char name[] = "dg_precompile";
+
+/* The callback may call the library itself: afterwards sentences are about this operation again. */
+static void report(const dg_precompile_args *how, int64_t done, int64_t total, const char *what)
+{
+    if (how->progress)
+        how->progress(how->user, done, total, what);
+    operation_begin(name);
+}
+
 static dg_status collect(const struct range *range, const dg_precompile_args *how, struct kernel_set *set)
 {
     int64_t tried = 0;
@@ -78,8 +91,8 @@ static dg_status collect(const struct range *range, const dg_precompile_args *ho
         struct kernel_spec spec;
         CHECK(gemm_problem_make(&args, NULL_DATA_ACCEPTED, &p));
         CHECK(gemm_select(&p, range->device, range->batch_invariant, &plan.row, NULL, 0));
-        if (how->progress && tried++ % 1024 == 0)
-            how->progress(how->user, 0, 0, "planning");
+        if (tried++ % 1024 == 0)
+            report(how, 0, 0, "planning");
         if (gemm_problem_empty(&p))
             continue;
         plan.row->plan(&p, range->device, range->num_sms, &plan);
@@ -89,8 +102,13 @@ static dg_status collect(const struct range *range, const dg_precompile_args *ho
     return DG_SUCCESS;
 }
 
+struct outcome {
+    int64_t compiled, cached, unwritten;
+    int error; /* errno of an unwritten one */
+};
+
 static dg_status compile(struct kernel_set *set, const dg_precompile_args *args, int32_t arch, bool may_compile,
-                         int64_t counts[2])
+                         struct outcome *outcome)
 {
     for (size_t i = 0; i < set->count; ++i) {
         struct kernel_spec *spec = &set->specs[i];
@@ -98,14 +116,30 @@ static dg_status compile(struct kernel_set *set, const dg_precompile_args *args,
         enum jit_origin origin;
         spec->request.config = spec->config; /* the list may have moved since */
         spec->request.arch = arch;
-        if (args->progress)
-            args->progress(args->user, (int64_t)i, (int64_t)set->count, spec->request.kernel);
+        report(args, (int64_t)i, (int64_t)set->count, spec->request.kernel);
         CHECK(jit_get(&spec->request, may_compile, &cubin, &origin));
-        ++counts[origin == JIT_COMPILED ? 0 : 1];
+        ++*(origin == JIT_COMPILED ? &outcome->compiled : &outcome->cached);
+        if (cubin.unwritten) {
+            ++outcome->unwritten;
+            outcome->error = cubin.unwritten;
+        }
     }
-    if (args->progress)
-        args->progress(args->user, (int64_t)set->count, (int64_t)set->count, "done");
+    report(args, (int64_t)set->count, (int64_t)set->count, "done");
     return DG_SUCCESS;
+}
+
+/* A launch does with kernels in memory, but who precompiles wants them on the disk. */
+static dg_status check_written(const struct outcome *outcome)
+{
+    char directory[CACHE_PATH_BYTES];
+    const char *reason;
+    if (outcome->unwritten == 0)
+        return DG_SUCCESS;
+    if (cache_directory(directory, sizeof directory, &reason))
+        return fail(DG_ERROR_IO, "%lld kernels could not be stored in %s (%s); this process has them in memory",
+                    (long long)outcome->unwritten, directory, strerror(outcome->error));
+    return fail(DG_ERROR_IO, "%lld kernels could not be stored, as %s; this process has them in memory",
+                (long long)outcome->unwritten, reason);
 }
 
 static dg_status find_range(const dg_precompile_args *args, const dg_gemm_args *gemm, struct range *range)
@@ -114,8 +148,8 @@ static dg_status find_range(const dg_precompile_args *args, const dg_gemm_args *
     range->m_max = args->m_max;
     if (args->m_min == 0 && args->m_max == 0 && gemm->d.ndim >= 2 && gemm->d.ndim <= 3)
         range->m_min = range->m_max = gemm->d.shape[gemm->d.ndim - 2];
-    if (range->m_min < 0 || range->m_max < range->m_min)
-        return fail(DG_ERROR_INVALID_ARGUMENT, "m_min is %lld and m_max %lld; wanted 0 <= m_min <= m_max",
+    if (range->m_min < 0 || range->m_max < range->m_min || range->m_max > MOST_M)
+        return fail(DG_ERROR_INVALID_ARGUMENT, "m_min is %lld and m_max %lld; wanted 0 <= m_min <= m_max <= 2^40",
                     (long long)args->m_min, (long long)args->m_max);
     range->args = gemm;
     return DG_SUCCESS;
@@ -129,9 +163,9 @@ dg_status dg_precompile(dg_context *given, const dg_precompile_args *given_args,
     dg_device_info device;
     struct range range = {.device = &device};
     struct kernel_set set = {0};
-    int64_t counts[2] = {0, 0};
+    struct outcome outcome = {0};
     dg_status status = DG_SUCCESS;
-    operation_begin("dg_precompile");
+    operation_begin(name);
     CHECK(context_resolve(given, &context));
     CHECK(import_args(&args, sizeof args, given_args, "dg_precompile_args"));
     CHECK(import_args(&gemm, sizeof gemm, args.gemm, "dg_gemm_args"));
@@ -144,12 +178,13 @@ dg_status dg_precompile(dg_context *given, const dg_precompile_args *given_args,
     range.batch_invariant = context_get(context, DG_SETTING_BATCH_INVARIANT) != 0;
 
     CHECKGOTO(collect(&range, &args, &set), status, release);
-    CHECKGOTO(compile(&set, &args, device.arch, context_get(context, DG_SETTING_COMPILE) != 0, counts), status,
+    CHECKGOTO(compile(&set, &args, device.arch, context_get(context, DG_SETTING_COMPILE) != 0, &outcome), status,
               release);
+    status = check_written(&outcome);
     if (compiled)
-        *compiled = counts[0];
+        *compiled = outcome.compiled;
     if (cached)
-        *cached = counts[1];
+        *cached = outcome.cached;
 release:
     free(set.specs);
     return status;

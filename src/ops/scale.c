@@ -57,7 +57,7 @@ static dg_status run_on_cpu(const struct transform_problem *p)
         return DG_SUCCESS;
     const int64_t offset = batch * p->src.batch_stride + row * p->src.row_stride + col * p->src.col_stride;
     return fail(DG_ERROR_INVALID_ARGUMENT,
-                "src holds %g in batch %lld, row %lld, column %lld; packing without round_scale wants powers of two "
+                "src holds %.9g in batch %lld, row %lld, column %lld; packing without round_scale wants powers of two "
                 "from 2^-127 to 2^127",
                 (double)((const float *)(const void *)p->src.data)[offset], (long long)batch, (long long)row,
                 (long long)col);

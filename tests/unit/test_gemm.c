@@ -391,7 +391,9 @@ static int64_t steps;
 
 static void count_steps(void *user, int64_t done, int64_t total, const char *what)
 {
+    int64_t value;
     EXPECT(user == &steps && done <= total && what[0]);
+    EXPECT_OK(dg_get(NULL, DG_SETTING_COMPILE, &value)); /* calls back must not confuse the sentences */
     ++steps;
 }
 
@@ -416,4 +418,42 @@ TEST_ALONE(precompiled_kernels_are_what_the_calls_want)
     }
     p.m_max = 0;
     EXPECT_REFUSED(dg_precompile(NULL, &p, NULL, NULL), DG_ERROR_INVALID_ARGUMENT, "m_min is 1 and m_max 0");
+    p.m_max = INT64_MAX;
+    EXPECT_REFUSED(dg_precompile(NULL, &p, NULL, NULL), DG_ERROR_INVALID_ARGUMENT, "m_max <= 2^40");
+}
+
+TEST_ALONE(precompiling_fails_where_kernels_cannot_be_stored)
+{
+    set_up();
+    int64_t compiled = 0, cached = 0;
+    dg_precompile_args p = DG_PRECOMPILE_ARGS_INIT;
+    p.gemm = &args;
+    p.progress = count_steps;
+    p.user = &steps;
+    EXPECT_OK(dg_set(NULL, DG_SETTING_COMPILE, 0));
+    EXPECT_REFUSED(dg_precompile(NULL, &p, NULL, NULL), DG_ERROR_COMPILE_FORBIDDEN, "dg_precompile: kernel ");
+    EXPECT_OK(dg_set(NULL, DG_SETTING_COMPILE, 1));
+    setenv("DG_JIT_CACHE_DIR", "/proc/nowhere", 1);
+    EXPECT_REFUSED(dg_precompile(NULL, &p, &compiled, &cached), DG_ERROR_IO,
+                   "dg_precompile: 1 kernels could not be stored in /proc/nowhere (No such file or directory)");
+    EXPECT(compiled == 1 && cached == 0);
+    EXPECT_OK(dg_gemm(NULL, &args, stream)); /* a launch does with the kernel in memory */
+    unsetenv("DG_JIT_CACHE_DIR");
+    unsetenv("XDG_CACHE_HOME");
+    unsetenv("HOME");
+    EXPECT_REFUSED(dg_precompile(NULL, &p, NULL, NULL), DG_ERROR_IO, "as neither DG_JIT_CACHE_DIR nor");
+}
+
+TEST_ALONE(calls_work_when_the_process_has_no_thread_key_left)
+{
+    pthread_key_t key;
+    dg_precompile_args p = DG_PRECOMPILE_ARGS_INIT;
+    set_up();
+    p.gemm = &args;
+    EXPECT_OK(dg_precompile(NULL, &p, NULL, NULL)); /* NVRTC itself does not do without a key */
+    while (pthread_key_create(&key, NULL) == 0) {
+    }
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    EXPECT_INT(fake->launch_count, 2);
 }

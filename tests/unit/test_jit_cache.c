@@ -183,7 +183,7 @@ TEST(no_byte_of_an_entry_can_change_unnoticed)
     unsigned char *file;
     scene_begin();
     open_direct(&direct);
-    cache_write(&direct.place, &(struct cache_entry){(void *)(uintptr_t)image, sizeof image, 13000});
+    cache_write(&direct.place, &(struct cache_entry){(void *)(uintptr_t)image, sizeof image, 13000, 0});
     close_direct(&direct);
     EXPECT(reads());
     file = scene_read(entry_path(".cubin"), &bytes);
@@ -313,7 +313,7 @@ static void write_old_entry(int32_t compiler)
     static const char image[] = "old";
     struct direct direct;
     open_direct(&direct);
-    cache_write(&direct.place, &(struct cache_entry){(void *)(uintptr_t)image, sizeof image, compiler});
+    cache_write(&direct.place, &(struct cache_entry){(void *)(uintptr_t)image, sizeof image, compiler, 0});
     close_direct(&direct);
 }
 

@@ -4,6 +4,7 @@
 #include "jit/nvrtc.h"
 
 #include <dlfcn.h>
+#include <sys/stat.h>
 
 /* ---- Finding NVRTC ----------------------------------------------------------------------------------------------- */
 
@@ -45,6 +46,7 @@ static void begin_search(void)
     scene_begin();
     unsetenv("DG_NVRTC_PATH");
     unsetenv("VIRTUAL_ENV");
+    unsetenv("CONDA_PREFIX");
 }
 
 static void make_folders(const char *path)
@@ -200,6 +202,23 @@ TEST(python_packages_are_found_without_running_python)
     build_library("int x;", "-Wl,-soname,libpython3.12.so.1.0", scene_path("conda/lib/libpython3.12.so.1.0"));
     build_fake(scene_path("conda/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13"), 13, 5);
     EXPECT_FOUND(search_for(NVRTC_IN_PYTHON, load_libpython), 13050, "/conda/lib/");
+}
+
+TEST(environments_are_found_active_or_first_in_path)
+{
+    char path[SCENE_PATH * 2 + 4096];
+    const char *before = getenv("PATH");
+    begin_search();
+    build_fake(scene_path("c/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13"), 13, 4);
+    setenv("CONDA_PREFIX", scene_path("c"), 1);
+    EXPECT_FOUND(search_for(NVRTC_IN_PYTHON, NULL), 13040, "/c/lib/");
+    unsetenv("CONDA_PREFIX");
+    make_folders(scene_path("c/bin"));
+    scene_write(scene_path("c/bin/python3"), "#!/bin/sh\n", 10);
+    EXPECT(chmod(scene_path("c/bin/python3"), 0755) == 0);
+    snprintf(path, sizeof path, "%s:%s", scene_path("c/bin"), before ? before : "/usr/bin:/bin");
+    setenv("PATH", path, 1);
+    EXPECT_FOUND(search_for(NVRTC_IN_PYTHON, NULL), 13040, "/c/lib/");
 }
 
 static void load_fake(void)

@@ -95,7 +95,8 @@ static inline void scene_environment(void)
 #include "core/env.def"
 #undef ENV
         "XDG_CACHE_HOME"};
-    static const char *const restored[] = {"DG_NVRTC_PATH", "VIRTUAL_ENV", "CUDA_HOME", "CUDA_PATH", "HOME", "PATH"};
+    static const char *const restored[] = {"DG_NVRTC_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME",
+                                           "CUDA_PATH",     "HOME",        "PATH"};
     scene_original(""); /* before anything changes */
     for (size_t i = 0; i < sizeof cleared / sizeof cleared[0]; ++i)
         unsetenv(cleared[i]);
