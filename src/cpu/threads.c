@@ -30,6 +30,43 @@ __attribute__((constructor)) static void watch_forks(void)
     pthread_atfork(before_fork, NULL, in_child);
 }
 
+static void *pass(void *gate)
+{
+    pthread_mutex_lock(gate);
+    pthread_mutex_unlock(gate);
+    return NULL;
+}
+
+/* How many threads there can be, of `most`: the caller, and those that start and wait at the gate. */
+static int try_threads(int most)
+{
+    enum { MOST = 1024 };
+    pthread_t threads[MOST];
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    int count = 0;
+    pthread_mutex_lock(&gate);
+    while (count + 1 < most && count < MOST && pthread_create(&threads[count], NULL, pass, &gate) == 0)
+        ++count;
+    pthread_mutex_unlock(&gate);
+    for (int i = 0; i < count; ++i)
+        pthread_join(threads[i], NULL);
+    return count + 1;
+}
+
+/*
+ * Where a thread cannot be created (limits of processes or memory), libgomp ends the process. So it is asked only for
+ * as many as have been seen to start. Each calling thread has a team of its own.
+ */
+static int threads_to_use(int most)
+{
+    static _Thread_local int tried = 1, seen = 1;
+    if (most > tried) {
+        seen = try_threads(most);
+        tried = most;
+    }
+    return most < seen ? most : seen;
+}
+
 /* The share of thread `index` of `threads`: shares differ by one at most. */
 static int64_t share_begin(int64_t count, int64_t threads, int64_t index)
 {
@@ -45,8 +82,8 @@ void cpu_parallel_for(int64_t count, void (*body)(void *user, int64_t begin, int
         body(user, 0, count);
         return;
     }
-    const int most = omp_get_max_threads();
-#pragma omp parallel num_threads(count < most ? (int)count : most)
+    const int most = omp_get_max_threads(), team = threads_to_use(count < most ? (int)count : most);
+#pragma omp parallel num_threads(team)
     {
         const int64_t threads = omp_get_num_threads(), index = omp_get_thread_num();
         body(user, share_begin(count, threads, index), share_begin(count, threads, index + 1));

@@ -7,6 +7,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -323,6 +324,28 @@ TEST(a_forked_child_computes_alone)
         _exit(visited_once(&own, 1000) && atomic_load(&own.calls) == 1 ? 0 : 1);
     }
     EXPECT_INT(wait_for(child, 20), 0);
+}
+
+static void *compute_without_stacks(void *visits)
+{
+    pthread_attr_t before, huge;
+    EXPECT(pthread_getattr_default_np(&before) == 0 && pthread_attr_init(&huge) == 0);
+    EXPECT(pthread_attr_setstacksize(&huge, (size_t)1 << 46) == 0 && pthread_setattr_default_np(&huge) == 0);
+    use_four_threads();
+    cpu_parallel_for(1000, visit, visits);
+    EXPECT(pthread_setattr_default_np(&before) == 0);
+    return NULL;
+}
+
+/* libgomp would end the process. On a thread of its own, whose team does not exist yet. */
+TEST(where_no_thread_starts_one_computes)
+{
+    struct visits v = {0};
+    pthread_t thread;
+    EXPECT(pthread_create(&thread, NULL, compute_without_stacks, &v) == 0);
+    EXPECT(pthread_join(thread, NULL) == 0);
+    EXPECT(visited_once(&v, 1000));
+    EXPECT_INT(atomic_load(&v.calls), 1);
 }
 
 /* ---- GEMM ---------------------------------------------------------------------------------------------------- */
