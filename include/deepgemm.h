@@ -56,11 +56,16 @@ DG_API const char *dg_version(void);
 
 /* ---- Status -------------------------------------------------------------------------------------------------- */
 
-/* One list makes the names, the pinned numbers and the short texts. Numbers never change their meaning. */
+/*
+ * One list makes the names, the pinned numbers and the short texts. Numbers never change their meaning. What a function
+ * fails with is said at the function, with two names for what comes from outside:
+ *   "the GPU's statuses"     200 to 260: about the driver, the device, and what runs on it
+ *   "the kernels' statuses"  300 to 340: about compiling a kernel and loading it
+ * Every function with a context argument fails with DG_ERROR_CONTEXT_DESTROYED too (debug builds only).
+ */
 #define DG_STATUS_LIST(X)                                                                                              \
     X(DG_SUCCESS, 0, "success")                                                                                        \
     X(DG_ERROR_INVALID_ARGUMENT, 100, "an argument is invalid")                                                        \
-    X(DG_ERROR_UNSUPPORTED, 110, "no implementation takes this problem")                                               \
     X(DG_ERROR_WORKSPACE_TOO_SMALL, 120, "the workspace is too small")                                                 \
     X(DG_ERROR_OUT_OF_MEMORY, 130, "out of memory")                                                                    \
     X(DG_ERROR_CONTEXT_DESTROYED, 140, "the context has been destroyed")                                               \
@@ -85,7 +90,7 @@ typedef enum dg_status {
 #undef DG_X
 } dg_status;
 
-/* "DG_ERROR_UNSUPPORTED", or "unknown dg_status" for a number that is none. Static storage. */
+/* "DG_ERROR_NO_DEVICE", or "unknown dg_status" for a number that is none. Static storage. */
 DG_API const char *dg_status_name(dg_status status);
 
 /* The short text of a status, from the list above. Static storage. */
@@ -93,7 +98,8 @@ DG_API const char *dg_status_text(dg_status status);
 
 /*
  * The sentence about the calling thread's latest failed call: operation, argument, what came, what was wanted. Empty
- * before the first failure. Valid until the same thread's next call into the library. A successful call leaves it.
+ * before the first failure. Valid until the same thread's next call into the library. A call that succeeds leaves it,
+ * except dg_cache_directory, which tells why there is no cache.
  */
 DG_API const char *dg_last_error(void);
 
@@ -131,6 +137,18 @@ typedef struct dg_tensor {
     int64_t shape[DG_MAX_DIMS];
     int64_t stride[DG_MAX_DIMS];
 } dg_tensor;
+
+/* A tensor that is absent, as an initialiser. */
+#ifdef __cplusplus
+#define DG_TENSOR_NONE                                                                                                 \
+    {                                                                                                                  \
+    }
+#else
+#define DG_TENSOR_NONE                                                                                                 \
+    {                                                                                                                  \
+        0                                                                                                              \
+    }
+#endif
 
 /* A row-major contiguous matrix [rows, cols]. */
 static inline dg_tensor dg_matrix(void *data, dg_dtype dtype, int32_t device, int64_t rows, int64_t cols)
@@ -207,14 +225,19 @@ typedef struct dg_gemm_args {
 
 #define DG_GEMM_ARGS_INIT                                                                                              \
     {                                                                                                                  \
-        sizeof(dg_gemm_args), DG_GEMM_DENSE, {0, 0, 0}, {0}, {0}, {0}, {0}, {0}, {0}, NULL, 0, 0, 0                    \
+        sizeof(dg_gemm_args), DG_GEMM_DENSE, {0, 0, 0}, DG_TENSOR_NONE, DG_TENSOR_NONE, DG_TENSOR_NONE,                \
+            DG_TENSOR_NONE, DG_TENSOR_NONE, DG_TENSOR_NONE, NULL, 0, 0, 0                                              \
     }
 
 /*
  * D = C + A @ B^T on the tensors' device. On a GPU: queued on `stream`, whose own CUDA context is used (for the NULL
  * stream the device's primary context), whatever context the calling thread has current. The first call of a
  * configuration loads its kernel from the cache or compiles it (under a second); a later one costs a launch. Safe
- * under CUDA-graph capture, the first call too.
+ * under CUDA-graph capture, the first call too. On a GPU before Hopper, from compute capability 7.5 on, a plain kernel
+ * computes the same.
+ *
+ * Fails with DG_ERROR_INVALID_ARGUMENT, DG_ERROR_WORKSPACE_TOO_SMALL, DG_ERROR_OUT_OF_MEMORY, the GPU's statuses and
+ * the kernels'. Errors of the kernel itself come from a later call on the CUDA context, as DG_ERROR_EARLIER_CUDA.
  */
 DG_API dg_status dg_gemm(dg_context *context, const dg_gemm_args *args, dg_stream stream);
 
@@ -247,9 +270,10 @@ typedef struct dg_quantize_args {
 
 #define DG_QUANTIZE_ARGS_INIT                                                                                          \
     {                                                                                                                  \
-        sizeof(dg_quantize_args), {0}, {0}, {0}, 0, 0, 0, 0                                                            \
+        sizeof(dg_quantize_args), DG_TENSOR_NONE, DG_TENSOR_NONE, DG_TENSOR_NONE, 0, 0, 0, 0                           \
     }
 
+/* Fails with DG_ERROR_INVALID_ARGUMENT, the GPU's statuses and the kernels'. */
 DG_API dg_status dg_quantize_fp8(dg_context *context, const dg_quantize_args *args, dg_stream stream);
 
 /* ---- Scale layouts ------------------------------------------------------------------------------------------- */
@@ -263,6 +287,8 @@ DG_API dg_status dg_quantize_fp8(dg_context *context, const dg_quantize_args *ar
  *   batch           0: a matrix; else the size of the leading dimension
  *   layout          receives dtype, ndim, shape and stride; data NULL, device DG_CPU
  *   bytes           receives the bytes to allocate (may be NULL)
+ *
+ * Fails with DG_ERROR_INVALID_ARGUMENT.
  */
 DG_API dg_status dg_scale_layout(int64_t mn, int64_t k, int32_t gran_mn, int32_t gran_k, dg_dtype scale_dtype,
                                  int64_t batch, dg_tensor *layout, size_t *bytes);
@@ -272,7 +298,8 @@ DG_API dg_status dg_scale_layout(int64_t mn, int64_t k, int32_t gran_mn, int32_t
  * (packing) and back (unpacking, exact). A leading batch dimension may be there in both. src and dst share no
  * element.
  *   round_scale  when packing: 0 refuses a value that is not a power of two in 2^-127..2^127 (on a GPU, where nobody
- *                can be told in time, its byte becomes 255, NaN); 1 rounds up to a power of two as quantisation does.
+ *                can be told in time, its byte becomes 255, NaN); 1 rounds up to a power of two as quantisation does:
+ *                the magnitude counts, bytes are 1 to 254, and NaN becomes 254.
  */
 typedef struct dg_transform_scale_args {
     size_t size;
@@ -283,14 +310,18 @@ typedef struct dg_transform_scale_args {
 
 #define DG_TRANSFORM_SCALE_ARGS_INIT                                                                                   \
     {                                                                                                                  \
-        sizeof(dg_transform_scale_args), {0}, {0}, 0, 0                                                                \
+        sizeof(dg_transform_scale_args), DG_TENSOR_NONE, DG_TENSOR_NONE, 0, 0                                          \
     }
 
+/* Fails with DG_ERROR_INVALID_ARGUMENT, the GPU's statuses and the kernels'. */
 DG_API dg_status dg_transform_scale(dg_context *context, const dg_transform_scale_args *args, dg_stream stream);
 
 /* ---- Context ------------------------------------------------------------------------------------------------- */
 
-/* Makes a context: settings, and the kernels that were loaded through it. Touches no GPU. */
+/*
+ * Makes a context, which is a set of settings; kernels and devices are kept per process. Touches no GPU. Fails with
+ * DG_ERROR_INVALID_ARGUMENT or DG_ERROR_OUT_OF_MEMORY.
+ */
 DG_API dg_status dg_context_create(dg_context **context);
 
 /*
@@ -306,11 +337,13 @@ typedef enum dg_setting {
                                             rest of the SMs to others */
     DG_SETTING_CONTIGUOUS_ALIGNMENT = 4, /* row alignment of groups in contiguous layouts: 8, 16 or a multiple of 32
                                             up to 256; default 128 */
-    DG_SETTING_BATCH_INVARIANT = 5,      /* 1: a row's bits do not depend on M; default 0 */
+    DG_SETTING_BATCH_INVARIANT = 5,      /* 1: a row's bits do not depend on M, nor which kernel computes it; A's row
+                                            stride counts even when M is 1. Default 0 */
     DG_SETTING_COMPILE = 6               /* 0: never compile; a kernel that is in no cache is an error. Default 1 */
 } dg_setting;
 
-/* Takes effect on later calls from any thread. A value out of range is refused and changes nothing. */
+/* Takes effect on later calls from any thread. A value out of range is refused and changes nothing. Both fail with
+   DG_ERROR_INVALID_ARGUMENT. */
 DG_API dg_status dg_set(dg_context *context, dg_setting setting, int64_t value);
 DG_API dg_status dg_get(dg_context *context, dg_setting setting, int64_t *value);
 
@@ -336,10 +369,13 @@ typedef struct dg_device_info {
         sizeof(dg_device_info), {0}, 0, 0, 0, 0, 0, 0                                                                  \
     }
 
+/* Fails with DG_ERROR_INVALID_ARGUMENT for another name. */
 DG_API dg_status dg_device_preset(const char *name, dg_device_info *info);
 
-/* The number of CUDA devices; DG_ERROR_NO_DRIVER and friends (with *count 0) tell why there is none. */
+/* The number of CUDA devices; a failure with one of the GPU's statuses (and *count 0) tells why there is none. */
 DG_API dg_status dg_device_count(int32_t *count);
+
+/* Fails with DG_ERROR_INVALID_ARGUMENT and the GPU's statuses. */
 DG_API dg_status dg_device_query(int32_t device, dg_device_info *info);
 
 /*
@@ -355,7 +391,10 @@ typedef struct dg_explanation {
     dg_tensor sfa_layout, sfb_layout; /* the fastest layouts, see dg_scale_layout */
 } dg_explanation;
 
-/* target: NULL for the tensors' own device; else plan for that description, whatever hardware is here. */
+/*
+ * target: NULL for the tensors' own device; else plan for that description, whatever hardware is here. Fails with
+ * DG_ERROR_INVALID_ARGUMENT, and without a target with the GPU's statuses.
+ */
 DG_API dg_status dg_gemm_explain(dg_context *context, const dg_gemm_args *args, const dg_device_info *target,
                                  dg_explanation *explanation);
 
@@ -368,15 +407,18 @@ typedef void (*dg_progress_fn)(void *user, int64_t done, int64_t total, const ch
 
 /*
  * Compiles, without launching, every kernel that dg_gemm would want for `gemm` with M running over m_min..m_max (both
- * 0: its own M), and stores them in the cache. Needs no GPU when `target` is given. Stores in *compiled and *cached
- * how many distinct kernels had to be compiled and how many were there already.
+ * 0: its own M; 2^40 at most), and stores them in the cache. Needs no GPU when `target` is given. Stores in *compiled
+ * and *cached (both may be NULL) how many distinct kernels had to be compiled and how many were there already.
+ *
+ * Fails with DG_ERROR_INVALID_ARGUMENT, DG_ERROR_OUT_OF_MEMORY, the kernels' statuses, without a target the GPU's, and
+ * with DG_ERROR_IO when a kernel was compiled but could not be stored on the disk; this process then has it in memory.
  */
 typedef struct dg_precompile_args {
     size_t size;
     const dg_gemm_args *gemm; /* strides as for the largest M; data pointers are taken for well aligned ones */
     int64_t m_min, m_max;
     const dg_device_info *target; /* NULL: the device of gemm's tensors */
-    dg_progress_fn progress;      /* may be NULL; called from the calling thread */
+    dg_progress_fn progress;      /* may be NULL; called from the calling thread, while planning with total 0 */
     void *user;
 } dg_precompile_args;
 
@@ -387,13 +429,15 @@ typedef struct dg_precompile_args {
 
 DG_API dg_status dg_precompile(dg_context *context, const dg_precompile_args *args, int64_t *compiled, int64_t *cached);
 
-/* The directory of the kernel cache on disk, or "" when there is none; why, if so, in dg_last_error(). `buffer`
- * receives at most `bytes` bytes including the terminating zero. */
+/*
+ * The directory of the kernel cache on disk, or "" when there is none; why, if so, in dg_last_error(). `buffer`
+ * receives at most `bytes` bytes including the terminating zero; DG_ERROR_INVALID_ARGUMENT when that is too little.
+ */
 DG_API dg_status dg_cache_directory(char *buffer, size_t bytes);
 
 /*
  * Which NVRTC would compile: *version is 13000 for 13.0; `path` (may be NULL) receives where it was found. Fails with
- * the reason when there is none, or when it is older than 12.3.
+ * DG_ERROR_NO_COMPILER, DG_ERROR_COMPILER_TOO_OLD (before 12.3), or DG_ERROR_INVALID_ARGUMENT when path is too small.
  */
 DG_API dg_status dg_compiler_query(int32_t *version, char *path, size_t bytes);
 
@@ -402,7 +446,8 @@ DG_API dg_status dg_compiler_query(int32_t *version, char *path, size_t bytes);
 /*
  * Small helpers so that a program needs no CUDA headers to use a GPU through this library. They are plain wrappers of
  * the driver (for DG_CPU, of the C library), in the device's primary context. Memory is aligned to 256 bytes; 0 bytes
- * are NULL, which dg_free accepts.
+ * are NULL, which dg_free accepts. All fail with DG_ERROR_INVALID_ARGUMENT, DG_ERROR_OUT_OF_MEMORY and the GPU's
+ * statuses.
  */
 DG_API dg_status dg_alloc(int32_t device, size_t bytes, void **data);
 DG_API dg_status dg_free(int32_t device, void *data);

@@ -1,5 +1,5 @@
 /*
- * gemm_simple - D = C + A @ B^T with scales, on CUDA cores: every layout, every compute capability from 7.0 on. The
+ * gemm_simple - D = C + A @ B^T with scales, on CUDA cores: every layout, every compute capability from 7.5 on. The
  * fallback of the fast kernels, and their judge at full size.
  *
  *   a [batch, m, k], b [batch, n, k] FP8 E4M3; c, d [batch, m, n] of type D_TYPE; any strides
