@@ -103,10 +103,11 @@ dg_status check_writable(const char *name, const struct matrix *m)
 {
     if (!matrix_overlaps_itself(m))
         return DG_SUCCESS;
-    return fail(DG_ERROR_INVALID_ARGUMENT,
-                "%s has the strides [%lld, %lld, %lld] (batch, row, column), with which elements may share memory; wanted "
-                "each dimension's stride to clear what lies inside it",
-                name, (long long)m->batch_stride, (long long)m->row_stride, (long long)m->col_stride);
+    return fail(
+        DG_ERROR_INVALID_ARGUMENT,
+        "%s has the strides [%lld, %lld, %lld] (batch, row, column), with which elements may share memory; wanted "
+        "each dimension's stride to clear what lies inside it",
+        name, (long long)m->batch_stride, (long long)m->row_stride, (long long)m->col_stride);
 }
 
 dg_status check_disjoint(const char *name, const struct matrix *m, const char *other_name, const struct matrix *other)
