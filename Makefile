@@ -9,15 +9,17 @@ BUILD ?= build
 DEBUG ?=
 SANITIZE ?=
 
-VERSION := 0.1.0
-CFLAGS ?= -O2 -g
+# 0.1.0, as deepgemm.h has it; the soname carries its first number.
+VERSION := $(shell awk '/define DG_VERSION_(MAJOR|MINOR|PATCH)/ { v = v s $$3; s = "." } END { print v }' include/deepgemm.h)
+SONAME := libdeepgemm.so.$(firstword $(subst ., ,$(VERSION)))
+CFLAGS ?= $(if $(DEBUG),-O0,-O2) -g
 WARNINGS := -Wall -Wextra -Wpedantic -Wconversion -Wshadow
 HAVE_OPENMP := $(shell printf 'int main(void){return 0;}' | $(CC) -fopenmp -x c - -o /dev/null 2>/dev/null && echo yes)
 OPENMP := $(if $(HAVE_OPENMP),-fopenmp)
 JSON_FLAGS := $(shell pkg-config --cflags libcjson 2>/dev/null && echo -DHAVE_CJSON)
 JSON_LIBS := $(if $(findstring HAVE_CJSON,$(JSON_FLAGS)),$(shell pkg-config --libs libcjson))
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARNINGS) -fPIC -fvisibility=hidden -MMD -MP -Iinclude -Isrc -I. \
-	$(OPENMP) $(if $(DEBUG),-DDG_DEBUG -O0) $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer) $(CFLAGS)
+	$(OPENMP) $(if $(DEBUG),-DDG_DEBUG) $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer) $(CFLAGS)
 ALL_LDFLAGS = $(OPENMP) $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
 LIBS = -ldl -lm -lpthread
 
@@ -27,23 +29,32 @@ CLI_OBJECTS = $(CLI_SOURCES:%.c=$(BUILD)/obj/%.o)
 .PHONY: all test gpu-test bench check check-format check-tidy install format golden docs help clean
 all: $(BUILD)/libdeepgemm.so $(BUILD)/libdeepgemm.a $(BUILD)/deepgemm ## the library, shared and static, and the program
 
-$(BUILD)/obj/%.o: %.c
+# Rewritten when the compiler or a flag changes, so that everything is built anew then.
+FLAGS = $(CC) $(ALL_CFLAGS) $(JSON_FLAGS) $(ALL_LDFLAGS)
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' > $@
+.PHONY: FORCE
+FORCE:
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(EXTRA_CFLAGS) -c $< -o $@
 
 $(BUILD)/obj/cli/%.o: EXTRA_CFLAGS = $(JSON_FLAGS)
 
-$(BUILD)/obj/src/jit/embed.o: src/jit/embed.S src/jit/sources.def $(KERNEL_SOURCES)
+$(BUILD)/obj/src/jit/embed.o: src/jit/embed.S src/jit/sources.def $(shell find kernels src/shared -type f)
 	@mkdir -p $(@D)
 	$(CC) -Isrc -I. -c $< -o $@
 
+# nodelete: threads of OpenMP and destructors of thread-local data outlive a dlclose.
 $(BUILD)/libdeepgemm.so: $(LIB_OBJECTS)
-	$(CC) $(ALL_LDFLAGS) -shared -Wl,-soname,libdeepgemm.so.0 -Wl,-z,noexecstack -o $@ $^ $(LIBS)
-	ln -sf libdeepgemm.so $(BUILD)/libdeepgemm.so.0
+	$(CC) $(ALL_LDFLAGS) -shared -Wl,-soname,$(SONAME) -Wl,-z,noexecstack,-z,nodelete -o $@ $^ $(LIBS)
+	ln -sf libdeepgemm.so $(BUILD)/$(SONAME)
 
 # One object whose internal names are local, so that the archive too exports dg_ symbols only.
 $(BUILD)/libdeepgemm.a: $(LIB_OBJECTS)
-	$(LD) -r -o $(BUILD)/deepgemm.o $^
+	$(CC) $(CFLAGS) $(if $(findstring -flto,$(CFLAGS)),-flinker-output=nolto-rel) -r -nostdlib -o $(BUILD)/deepgemm.o $^
 	$(OBJCOPY) --localize-hidden $(BUILD)/deepgemm.o
 	rm -f $@
 	$(AR) rcs $@ $(BUILD)/deepgemm.o
@@ -76,18 +87,19 @@ $(DEPS)/.done: tests/requirements.txt
 	sh tests/fetch_deps.sh $(DEPS)
 
 test: all test-programs $(DEPS)/.done ## everything that needs no GPU; the last line counts
-	@$(RUN_TESTS) units $(UNIT_TESTS) -- symbols install cli model env_doc include_order \
+	@$(RUN_TESTS) units $(UNIT_TESTS) -- symbols install readme cli model env_doc include_order \
 		sanitizers style
 
 .PHONY: test-programs
 test-programs: $(UNIT_TESTS:%=$(BUILD)/tests/test_%) $(BUILD)/examples/gemm $(BUILD)/tools/env_doc
 
 gpu-test: all $(BUILD)/examples/gemm ## the selftest on the GPU
-	$(BUILD)/deepgemm selftest
+	$(BUILD)/deepgemm selftest --device cuda
 	$(BUILD)/examples/gemm
+	sh tests/gpu/sanitize.sh $(BUILD)/deepgemm
 
 bench: all ## the 56 shapes of bench/shapes/dense.txt against cuBLASLt, on the GPU
-	$(BUILD)/deepgemm bench --shapes bench/shapes/dense.txt
+	$(BUILD)/deepgemm bench --device cuda --shapes bench/shapes/dense.txt
 
 # ---- Checks and installation --------------------------------------------------------------------------------------
 C_FILES = $(shell find include src kernels cli tests examples tools -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp')
@@ -96,7 +108,9 @@ check: check-format check-tidy ## what reviewers insist on: clang-format and cla
 check-format:
 	clang-format --dry-run -Werror $(C_FILES)
 check-tidy:
-	clang-tidy --quiet $(LIB_SOURCES) $(CLI_SOURCES) -- -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -I. 2>/dev/null
+	@mkdir -p $(BUILD)
+	@command -v clang-tidy
+	clang-tidy --quiet $(LIB_SOURCES) $(CLI_SOURCES) -- -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -I. 2>$(BUILD)/clang-tidy.log
 
 format: ## apply .clang-format
 	clang-format -i $(C_FILES)
@@ -111,16 +125,17 @@ $(BUILD)/tools/env_doc: tools/env_doc.c src/core/env.def
 docs: $(BUILD)/tools/env_doc ## write docs/env.md from the list of variables
 	$< > docs/env.md
 
+TO = "$(DESTDIR)$(PREFIX)"
 install: all ## to $(DESTDIR)$(PREFIX)
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	install -m 755 $(BUILD)/deepgemm $(DESTDIR)$(PREFIX)/bin/
-	install -m 644 include/deepgemm.h $(DESTDIR)$(PREFIX)/include/
-	install -m 644 $(BUILD)/libdeepgemm.a $(DESTDIR)$(PREFIX)/lib/
-	install -m 755 $(BUILD)/libdeepgemm.so $(DESTDIR)$(PREFIX)/lib/libdeepgemm.so.$(VERSION)
-	ln -sf libdeepgemm.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libdeepgemm.so.0
-	ln -sf libdeepgemm.so.0 $(DESTDIR)$(PREFIX)/lib/libdeepgemm.so
+	install -d $(TO)/bin $(TO)/include $(TO)/lib/pkgconfig
+	install -m 755 $(BUILD)/deepgemm $(TO)/bin/
+	install -m 644 include/deepgemm.h $(TO)/include/
+	install -m 644 $(BUILD)/libdeepgemm.a $(TO)/lib/
+	install -m 755 $(BUILD)/libdeepgemm.so $(TO)/lib/libdeepgemm.so.$(VERSION)
+	ln -sf libdeepgemm.so.$(VERSION) $(TO)/lib/$(SONAME)
+	ln -sf $(SONAME) $(TO)/lib/libdeepgemm.so
 	sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@OPENMP@|$(OPENMP)|' tools/deepgemm.pc.in \
-		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/deepgemm.pc
+		> $(TO)/lib/pkgconfig/deepgemm.pc
 
 clean: ## remove what was built
 	rm -rf $(BUILD)

@@ -1,4 +1,4 @@
-# The one source list: the Makefile and setup.py read it. One "NAME = values" per line group, no make functions.
+# The one source list. One "NAME = values" per line group, no make functions, so that other builders can read it too.
 
 LIB_SOURCES = \
 	src/core/check.c src/core/context.c src/core/env.c src/core/hash.c src/core/log.c src/core/status.c \
@@ -9,17 +9,10 @@ LIB_SOURCES = \
 	src/jit/wgmma_text.c \
 	src/cuda/device.c src/cuda/driver.c src/cuda/launch.c src/cuda/memory.c src/cuda/module.c src/cuda/tensormap.c \
 	src/cpu/convert.c src/cpu/threads.c src/cpu/ref/gemm.c src/cpu/ref/quantize.c src/cpu/ref/transform_scale.c \
-	src/ops/device_preset.c src/ops/gemm.c src/ops/gemm_memo.c src/ops/gemm_row.c src/ops/gemm_simple_cuda.c src/ops/gemm_sm90_cuda.c \
-	src/ops/kernel.c src/ops/precompile.c src/ops/quantize.c src/ops/scale.c
+	src/ops/device_preset.c src/ops/gemm.c src/ops/gemm_memo.c src/ops/gemm_row.c src/ops/gemm_simple_cuda.c \
+	src/ops/gemm_sm90_cuda.c src/ops/kernel.c src/ops/precompile.c src/ops/quantize.c src/ops/scale.c
 
 LIB_ASSEMBLY = src/jit/embed.S
-
-# What src/jit/embed.S includes, so that make rebuilds it.
-KERNEL_SOURCES = \
-	kernels/common/ptx.h kernels/common/tma.h kernels/common/pipeline.h kernels/common/store.h kernels/common/num.h \
-	kernels/sm90/fp8_gemm_1d2d.cu \
-	kernels/any/gemm_simple.cu kernels/any/quantize_fp8.cu kernels/any/transform_scale.cu \
-	src/shared/base.h src/shared/gemm_args.h src/shared/gemm_sched.h src/shared/scale_args.h
 
 CLI_SOURCES = \
 	cli/main.c cli/array.c cli/bench.c cli/bench_host.c cli/cases.c cli/cublaslt.c cli/cupti.c cli/expect.c \

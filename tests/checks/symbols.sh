@@ -11,4 +11,7 @@ expect "the header is C++ too" "${CXX:-c++}" -std=c++11 -Wall -Wextra -Wpedantic
     tests/unit/test_header.cpp -L"$BUILD" -ldeepgemm -Wl,-rpath,"$PWD/$BUILD"
 expect "a C++ program runs" "$BUILD/tests/header"
 expect "no executable stack" sh -c '! readelf -lW "$0" | grep GNU_STACK | grep -q RWE' "$BUILD/libdeepgemm.so"
+expect "a program that unloads the library compiles" sh -c \
+    "$CC"' -D_GNU_SOURCE -std=c11 -Wall -Wextra -Werror -Iinclude -o "$0/tests/unload" tests/checks/unload.c -ldl' "$BUILD"
+expect "it survives" env OMP_NUM_THREADS=4 "$BUILD/tests/unload" "$BUILD/libdeepgemm.so"
 finish symbols
