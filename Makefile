@@ -72,8 +72,8 @@ $(BUILD)/tests/test_%: $(BUILD)/obj/tests/unit/test_%.o $(BUILD)/obj/tests/test_
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
 CLI_INSIDE = $(filter-out $(BUILD)/obj/cli/main.o,$(CLI_OBJECTS))
-$(BUILD)/tests/test_cli: $(CLI_INSIDE)
-$(BUILD)/tests/test_cli: LIBS += $(JSON_LIBS)
+$(BUILD)/tests/test_cli $(BUILD)/tests/test_judge: $(CLI_INSIDE)
+$(BUILD)/tests/test_cli $(BUILD)/tests/test_judge: LIBS += $(JSON_LIBS)
 $(BUILD)/tests/sweep: $(BUILD)/obj/tests/gpu/sweep.o $(CLI_INSIDE) $(LIB_OBJECTS)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS) $(JSON_LIBS)

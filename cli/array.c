@@ -1,9 +1,12 @@
 #include "array.h"
 
+#include "number.h"
 #include "program.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,6 +24,17 @@ void array_free(struct array *array)
 {
     free(array->data);
     array->data = NULL;
+}
+
+bool array_finite(const char *name, const struct array *array)
+{
+    for (int64_t i = 0; i < array_count(array); ++i) {
+        const float value = number_read(array->dtype, array->data, i);
+        if (!isfinite(value))
+            return trouble("%s holds %f at [%" PRId64 ", %" PRId64 "]: --check wants finite numbers", name,
+                           (double)value, i / array->cols, i % array->cols);
+    }
+    return true;
 }
 
 static bool map_file(int handle, struct file *file)

@@ -14,6 +14,9 @@ struct array {
 bool array_make(struct array *array, dg_dtype dtype, int64_t rows, int64_t cols);
 void array_free(struct array *array);
 
+/* Whether all numbers are finite; false tells the first that is not. */
+bool array_finite(const char *name, const struct array *array);
+
 static inline int64_t array_count(const struct array *array)
 {
     return array->rows * array->cols;

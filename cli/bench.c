@@ -64,8 +64,7 @@ static double floor_us(const struct test_case *t)
     return fmax(case_bytes(t) / floor_bytes_per_us, case_flops(t) / floor_flops_per_us);
 }
 
-/* ---- Timing
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- Timing ------------------------------------------------------------------------------------------------------ */
 
 static bool call_gemm(void *user, dg_stream stream)
 {
@@ -143,8 +142,7 @@ static bool time_contenders(struct bench *b, struct contender *contenders, int c
     return true;
 }
 
-/* ---- Cases
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- Cases ------------------------------------------------------------------------------------------------------- */
 
 static bool measure_error(struct bench *b, struct gemm *g, struct result *r)
 {
@@ -263,8 +261,7 @@ static void bench_case(struct bench *b, const struct test_case *t)
     gemm_free(&gemm);
 }
 
-/* ---- The command
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- The command ------------------------------------------------------------------------------------------------- */
 
 static void print_head(const struct bench *b)
 {

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- The table of keys --------------------------------------------------------------------------------------------
- */
+/* ---- The table of keys ------------------------------------------------------------------------------------------- */
 
 struct word {
     const char *name;
@@ -119,8 +118,7 @@ static const int64_t *key_values_const(const struct key *key, const struct test_
     return (const int64_t *)(const void *)((const char *)c + key->offset);
 }
 
-/* ---- Reading ------------------------------------------------------------------------------------------------------
- */
+/* ---- Reading ----------------------------------------------------------------------------------------------------- */
 
 static bool read_word(const struct key *key, const char *text, int64_t *value)
 {
@@ -245,8 +243,7 @@ bool case_parse(const char *line, struct test_case *c)
     return check_case(c);
 }
 
-/* ---- Printing -----------------------------------------------------------------------------------------------------
- */
+/* ---- Printing ---------------------------------------------------------------------------------------------------- */
 
 static void print_key(const struct key *key, const int64_t *values, char *text, size_t bytes)
 {
@@ -306,8 +303,7 @@ void case_help(void)
     printf("\nExample: gemm fp8 m=4096 n=7168 k=2048 out=bf16 recipe=1,128,128\n");
 }
 
-/* ---- Lists --------------------------------------------------------------------------------------------------------
- */
+/* ---- Lists ------------------------------------------------------------------------------------------------------- */
 
 bool case_list_add(struct case_list *list, const struct test_case *c)
 {
@@ -403,8 +399,7 @@ bool case_list_pattern(struct case_list *list, const char *pattern)
     return true;
 }
 
-/* ---- Work ---------------------------------------------------------------------------------------------------------
- */
+/* ---- Work -------------------------------------------------------------------------------------------------------- */
 
 double case_flops(const struct test_case *c)
 {

@@ -81,8 +81,7 @@ size_t cublaslt_version(void)
     return lt.cublasLtGetVersion ? lt.cublasLtGetVersion() : 0;
 }
 
-/* ---- Plans ----------------------------------------------------------------------------------------------------------
- */
+/* ---- Plans ------------------------------------------------------------------------------------------------------- */
 
 /* A row-major [rows, cols] matrix is a column-major [cols, rows] one to cuBLAS. */
 static bool make_layout(void **layout, const dg_tensor *t, int type)

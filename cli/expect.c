@@ -10,8 +10,7 @@
 
 enum { GROUP = 128 }; /* k of a scale's group: the only one that dg_gemm takes */
 
-/* ---- Rows -----------------------------------------------------------------------------------------------------------
- */
+/* ---- Rows -------------------------------------------------------------------------------------------------------- */
 
 float scale_read(const struct operand *sf, int64_t batch, int64_t row, int64_t group)
 {
@@ -62,8 +61,7 @@ struct rows rows_of_array(const struct array_rows *rows)
     return (struct rows){read_array, rows, rows->count, rows->array->cols};
 }
 
-/* ---- FP64 -----------------------------------------------------------------------------------------------------------
- */
+/* ---- FP64 -------------------------------------------------------------------------------------------------------- */
 
 struct product {
     const double *a; /* all rows of A */
@@ -117,8 +115,7 @@ bool expect_fp64(const struct rows *a, const struct rows *b, double *wanted)
     return !p.failed || trouble("no memory for a row of %lld numbers", (long long)b->k);
 }
 
-/* ---- The library's reference ----------------------------------------------------------------------------------------
- */
+/* ---- The library's reference ------------------------------------------------------------------------------------- */
 
 /* Copies of the picked rows: codes [count, k] and FP32 scales [count, groups], one scale row for each row. */
 struct gathered {

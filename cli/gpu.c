@@ -88,8 +88,7 @@ bool gpu_begin(int32_t device)
            DRIVER(cuDevicePrimaryCtxRetain, &context, handle) && DRIVER(cuCtxSetCurrent, context);
 }
 
-/* ---- Streams and events ---------------------------------------------------------------------------------------------
- */
+/* ---- Streams and events ------------------------------------------------------------------------------------------ */
 
 bool gpu_stream_create(dg_stream *stream)
 {
@@ -132,8 +131,7 @@ bool gpu_event_elapsed(gpu_event *begin, gpu_event *end, double *us)
     return true;
 }
 
-/* ---- Graphs ---------------------------------------------------------------------------------------------------------
- */
+/* ---- Graphs ------------------------------------------------------------------------------------------------------ */
 
 /* The strictest mode, and PyTorch's default: calls that would spoil any capture in the process are errors. */
 bool gpu_capture_begin(dg_stream stream)
@@ -170,8 +168,7 @@ void gpu_graph_destroy(gpu_exec *exec)
         cu.cuGraphExecDestroy(exec);
 }
 
-/* ---- Small things
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- Small things ------------------------------------------------------------------------------------------------ */
 
 bool gpu_fill(void *data, uint32_t value, size_t words, dg_stream stream)
 {

@@ -8,8 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- Driver (cuda.h) ----------------------------------------------------------------------------------------------
- */
+/* ---- Driver (cuda.h) --------------------------------------------------------------------------------------------- */
 
 struct abi_launch_config { /* CUlaunchConfig */
     unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
@@ -19,8 +18,7 @@ struct abi_launch_config { /* CUlaunchConfig */
 
 enum { ABI_CAPTURE_GLOBAL = 0, ABI_STREAM_NON_BLOCKING = 1 };
 
-/* ---- cuBLASLt (cublasLt.h, library_types.h)
- * --------------------------------------------------------------------------- */
+/* ---- cuBLASLt (cublasLt.h, library_types.h) ---------------------------------------------------------------------- */
 
 enum {
     ABI_COMPUTE_32F = 68,
@@ -50,8 +48,7 @@ struct abi_lt_heuristic { /* cublasLtMatmulHeuristicResult_t */
     int reserved[4];
 };
 
-/* ---- CUPTI activity records (cupti_activity.h)
- * ------------------------------------------------------------------------ */
+/* ---- CUPTI activity records (cupti_activity.h) ------------------------------------------------------------------- */
 
 enum { ABI_ACTIVITY_CONCURRENT_KERNEL = 10 };
 

@@ -5,8 +5,10 @@
 
 #include <ftw.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char help_text[] =
     "Usage: deepgemm info [--plan CASE [--target TARGET | --device cpu|cuda[:N]]]\n\n"
@@ -20,8 +22,7 @@ static const char help_text[] =
     "  -h, --help       this text\n\n"
     "`deepgemm help cases` tells how a case is written.\n";
 
-/* ---- The machine ----------------------------------------------------------------------------------------------------
- */
+/* ---- The machine ------------------------------------------------------------------------------------------------- */
 
 /* The value of the first "name : value" line of /proc/cpuinfo. */
 static bool cpu_line(const char *name, char *value, size_t bytes)
@@ -88,7 +89,7 @@ static void print_devices(void)
 static void print_compiler(void)
 {
     int32_t version = 0;
-    char path[1024] = "";
+    char path[PATH_MAX] = "";
     if (dg_compiler_query(&version, path, sizeof(path)) == DG_SUCCESS)
         printf("NVRTC        %d.%d, %s\n", version / 1000, version % 1000 / 10, path);
     else
@@ -108,20 +109,32 @@ static int count_file(const char *path, const struct stat *about, int type, stru
     return 0;
 }
 
+/* Whether files can be made in the folder, or the folder itself in the nearest one above that exists. */
+static bool can_grow(const char *folder)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s", folder);
+    for (char *slash; access(path, F_OK) != 0; *slash = 0) {
+        slash = strrchr(path, '/');
+        if (slash == NULL || slash == path)
+            return access(slash ? "/" : ".", W_OK | X_OK) == 0;
+    }
+    return access(path, W_OK | X_OK) == 0;
+}
+
 static void print_cache(void)
 {
-    char directory[1024] = "";
+    char directory[PATH_MAX] = "";
     if (dg_cache_directory(directory, sizeof(directory)) != DG_SUCCESS || *directory == 0) {
         printf("cache        none, kernels are kept in memory: %s\n", dg_last_error());
         return;
     }
     nftw(directory, count_file, 16, FTW_PHYS);
-    printf("cache        %s, %" PRId64 " KiB in %" PRId64 " files\n", directory, (cache_bytes + 1023) / 1024,
-           cache_files);
+    printf("cache        %s, %" PRId64 " KiB in %" PRId64 " files%s\n", directory, (cache_bytes + 1023) / 1024,
+           cache_files, can_grow(directory) ? "" : "; not writable: new kernels are kept in memory only");
 }
 
-/* ---- A plan ---------------------------------------------------------------------------------------------------------
- */
+/* ---- A plan ------------------------------------------------------------------------------------------------------ */
 
 static void print_layout(const char *name, const dg_tensor *t)
 {

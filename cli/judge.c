@@ -11,17 +11,22 @@
 
 enum { MOST_BATCHES = 3 };
 
-/* ---- Verdicts -------------------------------------------------------------------------------------------------------
- */
+/* ---- Verdicts ---------------------------------------------------------------------------------------------------- */
 
-double error_limit(dg_dtype out)
+static bool few(const struct verdict *v)
 {
-    return out == DG_BFLOAT16 ? 5e-6 : 2e-6;
+    return v->elements < 64;
+}
+
+double verdict_limit(const struct verdict *v, dg_dtype out)
+{
+    const double contract = out == DG_BFLOAT16 ? 5e-6 : 2e-6, rounding = number_rounding(out);
+    return few(v) ? contract + rounding * rounding / 2.0 : contract;
 }
 
 double verdict_error(const struct verdict *v)
 {
-    const double divisor = v->elements < 64 ? fmax(v->energy, 2.0 * v->magnitude2) : v->energy;
+    const double divisor = few(v) ? fmax(v->energy, 2.0 * v->magnitude2) : v->energy;
     return divisor > 0.0 ? v->difference2 / divisor : v->difference2;
 }
 
@@ -31,7 +36,7 @@ double verdict_error(const struct verdict *v)
  */
 static double allowance(double wanted, double magnitude, dg_dtype out)
 {
-    return 2.0 * number_rounding(out) * fabs(wanted) + 0x1p-6 * magnitude + 1e-30;
+    return number_rounding(out) * fabs(wanted) + 0x1p-6 * magnitude + 1e-30;
 }
 
 void verdict_add(struct verdict *v, const struct element *e, double magnitude, dg_dtype out)
@@ -53,16 +58,15 @@ bool verdict_accept(const struct verdict *v, dg_dtype out)
     const double error = verdict_error(v);
     const struct element *e = &v->worst;
     const bool near = v->worst_multiple <= 1.0;
-    if (near && error <= error_limit(out))
+    if (near && error <= verdict_limit(v, out))
         return true;
     return trouble("error %.3g (limit %.0e)%s; worst element [%" PRId64 ", %" PRId64 ", %" PRId64
                    "] (batch, row, column): got %.9g, wanted %.9g",
-                   error, error_limit(out), near ? "" : ", and one element far off by itself", e->batch, e->row, e->col,
-                   e->got, e->wanted);
+                   error, verdict_limit(v, out), near ? "" : ", and one element far off by itself", e->batch, e->row,
+                   e->col, e->got, e->wanted);
 }
 
-/* ---- Samples --------------------------------------------------------------------------------------------------------
- */
+/* ---- Samples ----------------------------------------------------------------------------------------------------- */
 
 int64_t sample_numbers(int64_t count, int64_t most, uint64_t seed, int64_t *numbers)
 {
@@ -82,8 +86,7 @@ int64_t sample_numbers(int64_t count, int64_t most, uint64_t seed, int64_t *numb
     return most;
 }
 
-/* ---- The GEMM's judge -----------------------------------------------------------------------------------------------
- */
+/* ---- The GEMM's judge -------------------------------------------------------------------------------------------- */
 
 struct judgement {
     const struct gemm *gemm;
@@ -92,8 +95,7 @@ struct judgement {
     double *wanted, *row, *norm_a, *norm_b;
 };
 
-/* The Euclidean norms of rows; `row` has room for one. */
-static void row_norms(const struct rows *rows, double *row, double *norms)
+void row_norms(const struct rows *rows, double *row, double *norms)
 {
     for (int64_t i = 0; i < rows->count; ++i) {
         double sum = 0.0;
@@ -186,8 +188,7 @@ bool judge_gemm(const struct gemm *g, enum judge judge, int64_t rows, int64_t co
     return done;
 }
 
-/* ---- Quantisation and transforms ------------------------------------------------------------------------------------
- */
+/* ---- Quantisation and transforms --------------------------------------------------------------------------------- */
 
 bool same_bytes(const char *what, const struct operand *got, const struct operand *wanted)
 {

@@ -59,7 +59,7 @@ static int help(const char *topic)
     return EXIT_PASS;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     if (argc < 2) {
         print_help(stderr);
@@ -77,4 +77,13 @@ int main(int argc, char **argv)
         return unknown_command(name);
     program_begin(command);
     return command->run(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+    const int code = run(argc, argv);
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    store_trouble("standard output could not be written");
+    return fail_check();
 }

@@ -46,8 +46,7 @@ struct matmul {
     double us;
 };
 
-/* ---- Operands from files --------------------------------------------------------------------------------------------
- */
+/* ---- Operands from files ----------------------------------------------------------------------------------------- */
 
 static bool has_ending(const char *text, const char *ending)
 {
@@ -126,8 +125,7 @@ static bool make_random(struct matmul *m)
     return true;
 }
 
-/* ---- Quantising
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- Quantising -------------------------------------------------------------------------------------------------- */
 
 static bool describe_and_allocate(struct operand *operand, dg_dtype dtype, int64_t rows, int64_t cols, int32_t device)
 {
@@ -182,8 +180,7 @@ static bool prepare(struct matmul *m)
            (given ? take_given_weights(m) : quantize(m, &m->w, 128, &m->w_codes, &m->w_scales_used));
 }
 
-/* ---- The product
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- The product ------------------------------------------------------------------------------------------------- */
 
 /* Ten calls between two events, after a first one that may compile. */
 static bool time_on_gpu(struct matmul *m, const dg_gemm_args *args)
@@ -231,21 +228,50 @@ static bool multiply(struct matmul *m)
     return (m->device == DG_CPU ? time_on_cpu(m, &args) : time_on_gpu(m, &args)) && operand_download(&m->y);
 }
 
-/* ---- Checking
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- Checking ---------------------------------------------------------------------------------------------------- */
+
+/* Room for comparing `count` rows of Y. */
+struct comparison {
+    int64_t count, *numbers;
+    double *wanted, *row, *norm_x, *norm_w;
+};
+
+static bool comparison_make(struct comparison *c, const struct matmul *m, int64_t most)
+{
+    c->numbers = get_memory((size_t)most * sizeof(int64_t));
+    c->wanted = get_memory((size_t)(most * m->shape[1]) * sizeof(double));
+    c->row = get_memory((size_t)m->shape[2] * sizeof(double));
+    c->norm_x = get_memory((size_t)most * sizeof(double));
+    c->norm_w = get_memory((size_t)m->shape[1] * sizeof(double));
+    if (!c->numbers || !c->wanted || !c->row || !c->norm_x || !c->norm_w)
+        return false;
+    c->count = sample_numbers(m->shape[0], most, 1, c->numbers);
+    return true;
+}
+
+static void comparison_free(struct comparison *c)
+{
+    free(c->numbers);
+    free(c->wanted);
+    free(c->row);
+    free(c->norm_x);
+    free(c->norm_w);
+}
 
 /* Compares the picked rows of Y with FP64 products. */
-static bool compare_rows(const struct matmul *m, const struct rows *x, const struct rows *w, const int64_t *numbers,
-                         double *wanted, struct verdict *verdict)
+static bool compare_rows(const struct matmul *m, struct comparison *c, const struct rows *x, const struct rows *w,
+                         struct verdict *verdict)
 {
     *verdict = (struct verdict){0};
-    if (!expect_fp64(x, w, wanted))
+    if (!expect_fp64(x, w, c->wanted))
         return false;
+    row_norms(x, c->row, c->norm_x);
+    row_norms(w, c->row, c->norm_w);
     for (int64_t i = 0; i < x->count; ++i) {
         for (int64_t col = 0; col < w->count; ++col) {
-            struct element e = {0, numbers[i], col, 0.0, wanted[i * w->count + col]};
+            struct element e = {0, c->numbers[i], col, 0.0, c->wanted[i * w->count + col]};
             e.got = (double)number_read(m->out, operand_element(&m->y, 0, e.row, col), 0);
-            verdict_add(verdict, &e, fabs(e.wanted), m->out);
+            verdict_add(verdict, &e, c->norm_x[i] * c->norm_w[col] / sqrt((double)(x->k ? x->k : 1)), m->out);
         }
     }
     return true;
@@ -258,46 +284,36 @@ static int64_t rows_to_check(const struct matmul *m)
     return rows < 8.0 ? 8 : rows > (double)m->shape[0] ? m->shape[0] : (int64_t)rows;
 }
 
-static bool measure(struct matmul *m, const int64_t *numbers, int64_t count, double *wanted, struct verdict *quantized,
-                    struct verdict *given)
+static bool measure(struct matmul *m, struct comparison *c, struct verdict *quantized, struct verdict *given)
 {
-    const struct quantized_rows x_codes = {&m->x_codes, &m->x_scales, 1, 0, count, numbers};
+    const struct quantized_rows x_codes = {&m->x_codes, &m->x_scales, 1, 0, c->count, c->numbers};
     const struct quantized_rows w_codes = {&m->w_codes, &m->w_scales_used, 128, 0, m->shape[1], NULL};
-    const struct array_rows x_given = {&m->x, count, numbers}, w_given = {&m->w, m->shape[1], NULL};
+    const struct array_rows x_given = {&m->x, c->count, c->numbers}, w_given = {&m->w, m->shape[1], NULL};
     const struct rows x = rows_of_quantized(&x_codes), w = rows_of_quantized(&w_codes);
     const struct rows x_plain = rows_of_array(&x_given), w_plain = rows_of_array(&w_given);
-    return compare_rows(m, &x, &w, numbers, wanted, quantized) &&
-           compare_rows(m, &x_plain, m->w.dtype == DG_FLOAT8_E4M3 ? &w : &w_plain, numbers, wanted, given);
+    return compare_rows(m, c, &x, &w, quantized) &&
+           compare_rows(m, c, &x_plain, m->w.dtype == DG_FLOAT8_E4M3 ? &w : &w_plain, given);
 }
 
 /* Prints both errors; false when the first is beyond the contract (`within` false) or could not be computed. */
 static bool check(struct matmul *m, bool *within)
 {
-    const int64_t most = rows_to_check(m);
+    struct comparison c = {0};
     struct verdict quantized = {0}, given = {0};
-    int64_t *numbers = get_memory((size_t)most * sizeof(*numbers));
-    double *wanted = get_memory((size_t)(most * m->shape[1]) * sizeof(*wanted));
-    bool done = numbers && wanted;
-    if (done) {
-        const int64_t count = sample_numbers(m->shape[0], most, 1, numbers);
-        done = measure(m, numbers, count, wanted, &quantized, &given);
-        if (done)
-            printf("checked    %" PRId64 " of %" PRId64 " rows against FP64\n", count, m->shape[0]);
-    }
-    free(numbers);
-    free(wanted);
+    const bool done = comparison_make(&c, m, rows_to_check(m)) && measure(m, &c, &quantized, &given);
+    comparison_free(&c);
     if (!done)
         return false;
-    const double error = verdict_error(&quantized);
-    *within = error <= error_limit(m->out);
-    printf("error      %.2e against the quantised operands (limit %.0e): %s\n", error, error_limit(m->out),
+    const double error = verdict_error(&quantized), limit = verdict_limit(&quantized, m->out);
+    *within = error <= limit;
+    printf("checked    %" PRId64 " of %" PRId64 " rows against FP64\n", c.count, m->shape[0]);
+    printf("error      %.2e against the quantised operands (limit %.0e): %s\n", error, limit,
            *within ? "PASS" : "FAIL");
     printf("           %.2e against the operands as given, quantisation included\n", verdict_error(&given));
     return true;
 }
 
-/* ---- The command
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- The command ------------------------------------------------------------------------------------------------- */
 
 static void print_result(const struct matmul *m)
 {
@@ -327,7 +343,13 @@ static bool write_result(const struct matmul *m)
 static int work(struct matmul *m, const char *x, const char *w)
 {
     bool within = true;
-    if (!(m->random ? make_random(m) : load_files(m, x, w)) || !prepare(m) || !multiply(m))
+    if (m->out_path && !npy_writable(m->out_path))
+        return fail_check();
+    if (!(m->random ? make_random(m) : load_files(m, x, w)))
+        return fail_check();
+    if (m->check && !(array_finite("X", &m->x) && array_finite("W", &m->w)))
+        return fail_check();
+    if (!prepare(m) || !multiply(m))
         return fail_check();
     print_result(m);
     fflush(stdout);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* What the header's dictionary says: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } */
 struct npy_header {
@@ -18,8 +19,7 @@ struct npy_header {
     size_t data_offset;
 };
 
-/* ---- The header ---------------------------------------------------------------------------------------------------
- */
+/* ---- The header -------------------------------------------------------------------------------------------------- */
 
 /* The value after 'key': in the dictionary, or NULL. The text ends with a zero. */
 static const char *find_value(const char *text, const char *key)
@@ -106,8 +106,7 @@ static bool read_header(const struct file *file, struct npy_header *header)
     return read_descr(file, text, header) && read_order(file, text, header) && read_shape(file, text, header);
 }
 
-/* ---- The data -----------------------------------------------------------------------------------------------------
- */
+/* ---- The data ---------------------------------------------------------------------------------------------------- */
 
 static const struct npy_type {
     const char *descr;
@@ -185,8 +184,7 @@ bool npy_read(const char *path, struct array *array)
     return done;
 }
 
-/* ---- Writing ------------------------------------------------------------------------------------------------------
- */
+/* ---- Writing ----------------------------------------------------------------------------------------------------- */
 
 /* Magic, version 1.0, the header's length, and the header, padded so that the data starts at a multiple of 64. */
 static bool write_header(FILE *out, const struct array *array)
@@ -215,6 +213,18 @@ static bool write_data(FILE *out, const struct array *array)
         if (fwrite(&value, sizeof(value), 1, out) != 1)
             return false;
     }
+    return true;
+}
+
+bool npy_writable(const char *path)
+{
+    char folder[4096];
+    const char *slash = strrchr(path, '/');
+    const int length = slash == NULL ? 1 : slash == path ? 1 : (int)(slash - path);
+    snprintf(folder, sizeof(folder), "%.*s", length, slash ? path : ".");
+    const bool there = access(path, F_OK) == 0;
+    if (access(there ? path : folder, W_OK) != 0)
+        return trouble("%s cannot be written: %s: %s", path, there ? path : folder, strerror(errno));
     return true;
 }
 

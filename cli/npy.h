@@ -11,6 +11,8 @@
 bool npy_read(const char *path, struct array *array);
 
 /* NumPy has no bfloat16 of its own, so a BFLOAT16 array is written as float32, which holds the same values. */
+/* Whether npy_write has a chance, to be asked before the work that is to be written. */
+bool npy_writable(const char *path);
 bool npy_write(const char *path, const struct array *array);
 
 /* The same for bytes in memory, so that damaged files can be tested without a file system. */

@@ -91,5 +91,5 @@ void number_write(dg_dtype dtype, void *data, int64_t index, float value)
 
 double number_rounding(dg_dtype dtype)
 {
-    return dtype == DG_BFLOAT16 ? 0x1p-9 : dtype == DG_FLOAT16 ? 0x1p-12 : 0x1p-25;
+    return dtype == DG_BFLOAT16 ? 0x1p-8 : dtype == DG_FLOAT16 ? 0x1p-11 : 0x1p-24;
 }

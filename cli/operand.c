@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Layouts ------------------------------------------------------------------------------------------------------
- */
+/* ---- Layouts ----------------------------------------------------------------------------------------------------- */
 
 static dg_tensor describe(const struct layout *l, int32_t device)
 {
@@ -77,8 +76,7 @@ bool operand_describe_scales(struct operand *operand, enum case_scales where, in
     return true;
 }
 
-/* ---- Memory -------------------------------------------------------------------------------------------------------
- */
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 bool operand_allocate(struct operand *operand, int64_t shift)
 {
@@ -140,8 +138,7 @@ void operand_fill_pattern(struct operand *operand)
     write_pattern(operand->host_memory, operand->bytes);
 }
 
-/* ---- Elements -----------------------------------------------------------------------------------------------------
- */
+/* ---- Elements ---------------------------------------------------------------------------------------------------- */
 
 void *operand_element(const struct operand *operand, int64_t batch, int64_t row, int64_t col)
 {

@@ -25,7 +25,6 @@ struct layout {
     bool batch_inner, broadcast;
     int64_t step;    /* stride of the contiguous dimension */
     int64_t padding; /* elements between its end and the next line */
-    int64_t shift;   /* elements between an aligned address and the tensor */
 };
 
 /* The views only: data NULL, no memory. */
@@ -35,7 +34,8 @@ void operand_describe(struct operand *operand, const struct layout *layout, int3
 bool operand_describe_scales(struct operand *operand, enum case_scales where, int64_t mn, int64_t k, int64_t gran_mn,
                              int64_t gran_k, dg_dtype dtype, int64_t batch, bool broadcast, int32_t device);
 
-/* Memory on the device and on the host for a described operand, and its views' data. */
+/* Memory on the device and on the host for a described operand, and its views' data: `shift` elements after an aligned
+   address. */
 bool operand_allocate(struct operand *operand, int64_t shift);
 void operand_free(struct operand *operand);
 

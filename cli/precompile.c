@@ -3,6 +3,7 @@
 #include "program.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -98,7 +99,7 @@ static bool compile_case(const struct work *work, const struct test_case *test, 
 static int compile_all(const struct work *work)
 {
     int64_t compiled = 0, cached = 0;
-    char directory[1024] = "";
+    char directory[PATH_MAX] = "";
     for (int64_t i = 0; i < work->cases.count; ++i) {
         if (work->cases.items[i].op != CASE_GEMM) {
             store_trouble("only gemm cases can be precompiled");
@@ -108,8 +109,7 @@ static int compile_all(const struct work *work)
             return fail_check();
     }
     dg_cache_directory(directory, sizeof(directory));
-    printf("%" PRId64 " compiled, %" PRId64 " cached, in %s\n", compiled, cached,
-           *directory ? directory : "memory only");
+    printf("%" PRId64 " compiled, %" PRId64 " cached, in %s\n", compiled, cached, directory);
     return EXIT_PASS;
 }
 

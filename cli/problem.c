@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- GEMM: layout ---------------------------------------------------------------------------------------------------
- */
+/* ---- GEMM: layout ------------------------------------------------------------------------------------------------ */
 
 static void describe_operands(struct gemm *g)
 {
@@ -65,8 +64,7 @@ dg_gemm_args gemm_args(const struct gemm *g)
     return args;
 }
 
-/* ---- GEMM: memory and data ------------------------------------------------------------------------------------------
- */
+/* ---- GEMM: memory and data --------------------------------------------------------------------------------------- */
 
 static bool allocate(struct gemm *g)
 {
@@ -210,8 +208,7 @@ void gemm_free(struct gemm *g)
     *g = (struct gemm){0};
 }
 
-/* ---- GEMM: running --------------------------------------------------------------------------------------------------
- */
+/* ---- GEMM: running ----------------------------------------------------------------------------------------------- */
 
 bool gemm_reset(struct gemm *g)
 {
@@ -248,8 +245,7 @@ bool gemm_check_surroundings(const struct gemm *g)
            trouble("an element of D is NaN: not written, or computed from what lies outside A, B or their scales");
 }
 
-/* ---- Quantisation ---------------------------------------------------------------------------------------------------
- */
+/* ---- Quantisation ------------------------------------------------------------------------------------------------ */
 
 static bool describe_quantization(struct quantization *z, const struct test_case *t, int32_t device)
 {
@@ -311,8 +307,7 @@ void quantization_free(struct quantization *z)
     operand_free(&z->sf);
 }
 
-/* ---- Scale transforms -----------------------------------------------------------------------------------------------
- */
+/* ---- Scale transforms -------------------------------------------------------------------------------------------- */
 
 /* Scales as quantisation makes them: powers of two when they must pack exactly, any positive number otherwise. */
 static void fill_scales(const struct transform *f)

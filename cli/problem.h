@@ -5,8 +5,7 @@
 #include "operand.h"
 #include "random.h"
 
-/* ---- GEMM ---------------------------------------------------------------------------------------------------------
- */
+/* ---- GEMM -------------------------------------------------------------------------------------------------------- */
 
 struct gemm {
     struct test_case test;
@@ -39,8 +38,7 @@ bool gemm_check_surroundings(const struct gemm *gemm);
 
 void gemm_free(struct gemm *gemm);
 
-/* ---- Quantisation and scale transforms ------------------------------------------------------------------------------
- */
+/* ---- Quantisation and scale transforms --------------------------------------------------------------------------- */
 
 struct quantization {
     struct test_case test;

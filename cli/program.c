@@ -72,8 +72,7 @@ void print_note(const char *format, ...)
     fputc('\n', stderr);
 }
 
-/* ---- Options ------------------------------------------------------------------------------------------------------
- */
+/* ---- Options ----------------------------------------------------------------------------------------------------- */
 
 static int unknown_option(const char *given, const struct option *options)
 {
@@ -227,8 +226,7 @@ bool parse_target(const char *text, dg_device_info *target)
     return true;
 }
 
-/* ---- Progress, time, memory ---------------------------------------------------------------------------------------
- */
+/* ---- Progress, time, memory -------------------------------------------------------------------------------------- */
 
 void progress_clear(void)
 {

@@ -56,7 +56,7 @@ const char *device_name(int32_t device);
 /* A preset's name, or "arch=90,sms=132,l2=50,smem=227,memory=80": a description made by hand from H200's. */
 bool parse_target(const char *text, dg_device_info *target);
 
-/* One line on stderr that overwrites itself, when stderr is a terminal. NULL removes it. */
+/* One line on stderr that overwrites itself, when stderr is a terminal; progress_clear removes it. */
 void progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void progress_clear(void);
 

@@ -40,8 +40,7 @@ struct selftest {
 static const double judged_whole = 0x1p24, tested_on_cpu = 0x1p25;
 enum { SAMPLE_ROWS = 24, SAMPLE_COLS = 160, REPEATS = 2, MANY_REPEATS = 50, MANY_EVERY = 8 };
 
-/* ---- One call
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- One call ---------------------------------------------------------------------------------------------------- */
 
 struct call {
     enum case_op op;
@@ -87,8 +86,7 @@ static void set_rates(const struct test_case *t, struct report_line *line)
         line->tflops = case_flops(t) / line->us * 1e-6;
 }
 
-/* ---- GEMM
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- GEMM -------------------------------------------------------------------------------------------------------- */
 
 static bool judge(struct selftest *s, const struct gemm *g, struct report_line *line)
 {
@@ -151,8 +149,7 @@ static bool check_gemm(struct selftest *s, const struct test_case *t, int64_t in
            judge(s, g, line) && repeat(s, g, repeats_of(s, g, index), line);
 }
 
-/* ---- Quantisation and transforms
- * ---------------------------------------------------------------------------------------- */
+/* ---- Quantisation and transforms --------------------------------------------------------------------------------- */
 
 /* The same on the CPU, and both results byte by byte. */
 static bool compare_quantization(const struct quantization *z)
@@ -190,8 +187,7 @@ static bool check_transform(struct selftest *s, const struct test_case *t, struc
     return good;
 }
 
-/* ---- All of them
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- All of them ------------------------------------------------------------------------------------------------- */
 
 static bool wanted(const struct selftest *s, const char *name)
 {

@@ -14,8 +14,7 @@
 
 enum { ROUNDS = 20 };
 
-/* ---- Helpers
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- Helpers ----------------------------------------------------------------------------------------------------- */
 
 static bool make(struct gemm *g, const char *text, int32_t device, int64_t seed)
 {
@@ -62,8 +61,7 @@ static bool capture(const struct gemm *g, dg_stream stream, gpu_exec **exec)
     return false;
 }
 
-/* ---- Graphs
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- Graphs ------------------------------------------------------------------------------------------------------ */
 
 /* Another seed's inputs in the same memory: the replay and a plain call must agree. */
 static bool replay(struct gemm *g, gpu_exec *exec, dg_stream stream, int64_t seed)
@@ -156,8 +154,7 @@ static bool graph_cold(int32_t device, int64_t seed)
     return good;
 }
 
-/* ---- Streams and threads
- * ---------------------------------------------------------------------------------------------- */
+/* ---- Streams and threads ----------------------------------------------------------------------------------------- */
 
 /* Both queues are filled in turn before either is waited for. */
 static bool run_both(struct gemm *g, const dg_stream *streams, uint8_t *const *copies)
@@ -255,8 +252,7 @@ static bool two_threads(int32_t device, int64_t seed)
     return good;
 }
 
-/* ---- Settings
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- Settings ---------------------------------------------------------------------------------------------------- */
 
 /* D1 = A B^T, quantised in place of the second product's A, D2 = Q1 B2^T: each kernel needs the one before. */
 struct chain {

@@ -81,6 +81,7 @@ same 'the data begins at a multiple of 64' "$(($(wc -c <"$work/fp32.npy") - 33 *
 check 'matmul, no such file' 1 'No such file' matmul "$work/none.npy" "$work/fp32.npy"
 check 'matmul, not a file of that kind' 1 'is not a .npy file' matmul tests/test.h "$work/fp32.npy"
 check 'matmul, no name in .safetensors' 1 'name one as' matmul "$work/fp32.npy" "$work/w.safetensors"
+check 'one number' 0 'PASS' matmul --random 1,1,128 --seed 34 --device cpu --check
 check 'matmul, output cannot be written' 1 'No such file' matmul --random 1,1,1 --device cpu -o "$work/no/y.npy"
 
 # X = ones [2, 4]; W = codes of 1.0 [3, 4] with the scale 2.0: Y is 8 everywhere.
@@ -109,10 +110,20 @@ else
     check 'FP8 activations' 1 'X is FP8 without scales' \
         matmul "$work/w.safetensors:l.weight" "$work/w.safetensors:l.weight" --device cpu
 fi
+{
+    head -c $(($(wc -c <"$work/x.npy") - 4)) "$work/x.npy"
+    printf '\000\000\200\177'
+} >"$work/inf.npy"
+check 'matmul --check with an infinity' 1 'X holds inf at \[1, 3\]' matmul "$work/inf.npy" "$work/x.npy" --device cpu --check
 for bytes in 5 60 90; do
     head -c $bytes "$work/x.npy" >"$work/cut.npy"
     check "a .npy of $bytes bytes" 1 'cut.npy' matmul "$work/cut.npy" "$work/x.npy" --device cpu
 done
+
+if [ -e /dev/full ]; then
+    "$program" help >/dev/full 2>"$work/out"
+    same 'a full standard output' "$? $(cat "$work/out")" '1 deepgemm: standard output could not be written'
+fi
 
 # ---- selftest and bench on the CPU ----
 check 'selftest' 0 '^[1-9][0-9]* passed, 0 failed$' selftest --device cpu --quick --filter 'm=65 '
@@ -129,6 +140,8 @@ if "$program" info | grep -q '^NVRTC  *none'; then
     check 'precompile without NVRTC' 1 'NVRTC' precompile --nk 576,7168 --m 1:64 --target h200
 else
     check 'precompile' 0 '^[1-9][0-9]* compiled, 0 cached' precompile --nk 576,7168 --m 1:64 --target h200
+    DG_JIT_CACHE_DIR="$work/x.npy/below" check 'precompile, nowhere to store' 1 'could not be stored' \
+        precompile --nk 128,128 --m 1 --target h200
     check 'precompile again' 0 '^0 compiled, [1-9]' precompile --nk 576,7168 --m 1:64 --target h200
 fi
 

@@ -1,0 +1,239 @@
+/* The program's layouts and its judge, which must see what is wrong and nothing else. */
+#include "cli/judge.h"
+#include "cli/number.h"
+#include "cli/program.h"
+#include "cli/random.h"
+#include "tests/test.h"
+
+#include <math.h>
+
+/* ---- Layouts -------------------------------------------------------------------------------------------------- */
+
+struct mark {
+    size_t bytes;
+};
+
+static void mark_run(void *user, uint8_t *data, size_t bytes)
+{
+    memset(data, 0xee, bytes);
+    ((struct mark *)user)->bytes += bytes;
+}
+
+/* Every element is in exactly one run, and marking them all leaves the gaps alone. */
+static void check_layout(const struct layout *layout, int64_t shift)
+{
+    struct operand o;
+    struct mark mark = {0};
+    operand_describe(&o, layout, DG_CPU);
+    EXPECT(operand_allocate(&o, shift));
+    operand_fill_pattern(&o);
+    EXPECT(operand_gaps_same(&o, "o", NULL));
+    operand_for_runs(&o, mark_run, &mark);
+    const int64_t batch = layout->batch ? layout->batch : 1, element = (int64_t)dg_dtype_size(layout->dtype);
+    EXPECT_INT(mark.bytes, batch * layout->rows * layout->cols * element);
+    for (int64_t b = 0; b < batch; ++b)
+        for (int64_t row = 0; row < layout->rows; ++row)
+            for (int64_t col = 0; col < layout->cols; ++col)
+                EXPECT_INT(*(uint8_t *)operand_element(&o, b, row, col), 0xee);
+    EXPECT_THAT(operand_gaps_same(&o, "o", NULL), "%s", trouble_text());
+    ((uint8_t *)o.host_memory)[o.bytes - 1] ^= 1;
+    EXPECT(!operand_gaps_same(&o, "o", NULL));
+    EXPECT_TEXT(trouble_text(), "wrote outside o");
+    operand_free(&o);
+}
+
+TEST(operands_lie_where_their_layout_says)
+{
+    const struct layout layouts[] = {
+        {.dtype = DG_FLOAT32, .rows = 5, .cols = 7, .step = 1},
+        {.dtype = DG_BFLOAT16, .rows = 5, .cols = 7, .step = 1, .padding = 3},
+        {.dtype = DG_BFLOAT16, .rows = 5, .cols = 7, .step = 1, .col_major = true, .padding = 2},
+        {.dtype = DG_FLOAT32, .batch = 3, .rows = 4, .cols = 6, .step = 2, .padding = 1},
+        {.dtype = DG_BFLOAT16, .batch = 3, .rows = 4, .cols = 6, .step = 1, .batch_inner = true, .padding = 5},
+        {.dtype = DG_FLOAT8_E4M3, .batch = 1, .rows = 1, .cols = 1, .step = 1},
+    };
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); ++i)
+        check_layout(&layouts[i], i % 2);
+}
+
+TEST(samples_have_the_first_and_the_last)
+{
+    int64_t numbers[24];
+    EXPECT_INT(sample_numbers(0, 24, 1, numbers), 0);
+    EXPECT_INT(sample_numbers(10, 24, 1, numbers), 10);
+    EXPECT_INT(numbers[9], 9);
+    for (int64_t count = 25; count < 100000; count = count * 3 / 2) {
+        EXPECT_INT(sample_numbers(count, 24, (uint64_t)count, numbers), 24);
+        EXPECT_INT(numbers[0], 0);
+        EXPECT_INT(numbers[23], count - 1);
+        for (int i = 1; i < 24; ++i)
+            EXPECT(numbers[i - 1] < numbers[i]);
+    }
+}
+
+/* ---- The judge judged ----------------------------------------------------------------------------------------- */
+
+TEST(fp64_products_are_those_of_the_definition)
+{
+    enum { M = 7, N = 5, K = 9 };
+    struct array a, b;
+    double wanted[M * N];
+    static const int64_t picked[3] = {0, 4, 6};
+    EXPECT(array_make(&a, DG_FLOAT32, M, K) && array_make(&b, DG_BFLOAT16, N, K));
+    random_fill(DG_FLOAT32, a.data, M, K, RANDOM_PLAIN, 1);
+    random_fill(DG_BFLOAT16, b.data, N, K, RANDOM_MODEL, 2);
+    const struct array_rows a_rows = {&a, 3, picked}, b_rows = {&b, N, NULL};
+    const struct rows left = rows_of_array(&a_rows), right = rows_of_array(&b_rows);
+    EXPECT(expect_fp64(&left, &right, wanted));
+    for (int i = 0; i < 3; ++i) {
+        for (int j = 0; j < N; ++j) {
+            double sum = 0.0;
+            for (int k = 0; k < K; ++k)
+                sum += (double)number_read(a.dtype, a.data, picked[i] * K + k) *
+                       (double)number_read(b.dtype, b.data, j * K + k);
+            EXPECT(fabs(wanted[i * N + j] - sum) < 1e-12);
+        }
+    }
+    array_free(&a);
+    array_free(&b);
+}
+
+static void make_and_run(struct gemm *g, const char *line)
+{
+    struct test_case c;
+    EXPECT_THAT(case_parse(line, &c) && gemm_make(g, &c, DG_CPU, RANDOM_GROUPS) && gemm_run(g, NULL, NULL), "%s",
+                trouble_text());
+}
+
+static bool accepted(const struct gemm *g, enum judge judge)
+{
+    struct verdict v;
+    EXPECT_THAT(judge_gemm(g, judge, 24, 160, &v), "%s", trouble_text());
+    return verdict_accept(&v, g->d.host.dtype);
+}
+
+TEST(both_judges_accept_what_is_right)
+{
+    static const char *const lines[] = {
+        "gemm fp8 m=33 n=200 k=300",
+        "gemm fp8 m=33 n=200 k=300 out=fp32 sfa=ue8m0 sfb=ue8m0 sfa_layout=strided major=mn",
+        "gemm fp8 m=40 n=50 k=130 out=fp16 batch=5 batch_layout=inner broadcast=b c=d ldd=+3",
+        "gemm fp8 m=40 n=50 k=130 c=separate d_layout=step shift=+1 lda=+5",
+    };
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); ++i) {
+        struct gemm g;
+        make_and_run(&g, lines[i]);
+        EXPECT_THAT(accepted(&g, JUDGE_FP64), "%s: %s", lines[i], trouble_text());
+        EXPECT_THAT(accepted(&g, JUDGE_REFERENCE), "%s: %s", lines[i], trouble_text());
+        EXPECT_THAT(gemm_check_surroundings(&g), "%s: %s", lines[i], trouble_text());
+        gemm_free(&g);
+    }
+}
+
+/* What a kernel gets wrong when it takes a scale from a neighbouring group: only some elements, and by little. */
+TEST(the_judge_sees_one_wrong_scale)
+{
+    struct gemm g;
+    make_and_run(&g, "gemm fp8 m=64 n=160 k=1024");
+    float *scale = operand_element(&g.sfa, 0, 63, 7);
+    const float right = *scale;
+    *scale = *(float *)operand_element(&g.sfa, 0, 63, 6) == right ? 2.0f * right
+                                                                  : *(float *)operand_element(&g.sfa, 0, 63, 6);
+    EXPECT(gemm_run(&g, NULL, NULL));
+    *scale = right;
+    EXPECT(!accepted(&g, JUDGE_FP64));
+    EXPECT_TEXT(trouble_text(), "worst element [0, 63, ");
+    EXPECT(!accepted(&g, JUDGE_REFERENCE));
+    gemm_free(&g);
+}
+
+TEST(the_judge_sees_one_wrong_element_and_tells_where)
+{
+    struct gemm g;
+    make_and_run(&g, "gemm fp8 m=16 n=160 k=512 out=fp32");
+    float *d = operand_element(&g.d, 0, 5, 77);
+    *d += 0.1f * (fabsf(*d) + 100.0f);
+    EXPECT(!accepted(&g, JUDGE_FP64));
+    EXPECT_TEXT(trouble_text(), "worst element [0, 5, 77]");
+    *d = NAN;
+    EXPECT(!accepted(&g, JUDGE_FP64));
+    EXPECT(!gemm_check_surroundings(&g));
+    EXPECT_TEXT(trouble_text(), "is NaN");
+    gemm_free(&g);
+}
+
+TEST(writing_outside_d_is_seen)
+{
+    struct gemm g;
+    make_and_run(&g, "gemm fp8 m=16 n=70 k=128 ldd=+3");
+    EXPECT(gemm_check_surroundings(&g));
+    ((uint16_t *)operand_element(&g.d, 0, 7, 69))[1] ^= 1; /* the gap after row 7 */
+    EXPECT(!gemm_check_surroundings(&g));
+    EXPECT_TEXT(trouble_text(), "wrote outside D: the byte at 1162 from its first"); /* (7 * 73 + 70) * 2 */
+    gemm_free(&g);
+}
+
+TEST(the_quantisation_judge_sees_wrong_codes_and_scales)
+{
+    struct test_case c;
+    struct quantization z;
+    EXPECT(case_parse("quantize fp8 m=40 k=300 in=fp32", &c));
+    EXPECT_THAT(quantization_make(&z, &c, DG_CPU) && quantization_run(&z, NULL), "%s", trouble_text());
+    EXPECT_THAT(judge_quantization(&z), "%s", trouble_text());
+    uint8_t *code = operand_element(&z.q, 0, 17, 200);
+    *code += 1;
+    EXPECT(!judge_quantization(&z));
+    EXPECT_TEXT(trouble_text(), "the code at [0, 17, 200]");
+    *code -= 1;
+    float *scale = operand_element(&z.sf, 0, 39, 2);
+    *scale = nextafterf(*scale, 1.0f);
+    EXPECT(!judge_quantization(&z));
+    EXPECT_TEXT(trouble_text(), "the scale of group [0, 39, 2]");
+    quantization_free(&z);
+}
+
+TEST(the_transform_judge_sees_a_wrong_scale)
+{
+    struct test_case c;
+    struct transform f;
+    EXPECT(case_parse("transform scale m=40 k=700", &c));
+    EXPECT_THAT(transform_make(&f, &c, DG_CPU) && transform_run(&f, NULL), "%s", trouble_text());
+    EXPECT_THAT(judge_transform(&f), "%s", trouble_text());
+    *(uint32_t *)operand_element(&f.dst, 0, 3, 1) ^= 1u << 8; /* the sixth group's byte */
+    EXPECT(!judge_transform(&f));
+    EXPECT_TEXT(trouble_text(), "scale [0, 3, 5]");
+    transform_free(&f);
+}
+
+/* The error measure's own definition, on numbers done by hand. */
+TEST(the_error_is_the_contracts)
+{
+    struct verdict v = {0};
+    double xy = 0.0, xx = 0.0, yy = 0.0;
+    for (int i = 0; i < 100; ++i) {
+        const double y = random_normal(1, (uint64_t)i), x = y * 1.001;
+        verdict_add(&v, &(struct element){0, 0, i, x, y}, 1.0, DG_FLOAT32);
+        xy += x * y;
+        xx += x * x;
+        yy += y * y;
+    }
+    EXPECT(fabs(verdict_error(&v) - (1.0 - 2.0 * xy / (xx + yy))) < 1e-12);
+    EXPECT(verdict_accept(&v, DG_FLOAT32)); /* 5e-7 */
+    EXPECT(verdict_limit(&v, DG_BFLOAT16) == 5e-6);
+    EXPECT(verdict_limit(&v, DG_FLOAT16) == 2e-6 && verdict_limit(&v, DG_FLOAT32) == 2e-6);
+}
+
+static double error_of_one(float wanted, float got)
+{
+    struct verdict v = {0};
+    verdict_add(&v, &(struct element){0, 0, 0, (double)got, (double)wanted}, 0.0, DG_BFLOAT16);
+    return verdict_error(&v) / verdict_limit(&v, DG_BFLOAT16);
+}
+
+/* A single number may have been rounded at its worst: just above a power of two, to one of its neighbours half away. */
+TEST(one_rounding_is_within_the_limit)
+{
+    EXPECT(error_of_one(1.0f + 0x1p-8f, 1.0f) < 1.0);
+    EXPECT(error_of_one(1.0f + 0x1p-8f, 1.0f + 0x1p-7f) < 1.0);
+    EXPECT(error_of_one(1.0f + 0x1p-8f, 1.0f - 0x1p-7f) > 1.0);
+}
