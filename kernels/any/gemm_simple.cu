@@ -13,12 +13,13 @@
  * in FP32, sums go in the order of k, and zeros stand for what lies outside the matrices.
  */
 #include "config.h"
-#include "common/num.h"
-#include "shared/gemm_args.h"
 
 #if !defined(D_TYPE) || !defined(HAS_C) || !defined(SFA_PACKED) || !defined(SFB_PACKED)
 #error "config.h is incomplete"
 #endif
+
+#include "common/num.h"
+#include "shared/gemm_args.h"
 
 #define TILE 64 /* rows and columns of D; divides 128, so that a tile lies in one block of B's scales */
 #define STEP 32 /* k; divides SCALE_GROUP */
@@ -35,11 +36,6 @@ struct smem {
 struct place {
     int64_t batch, m, n;
 };
-
-DEVICE_FN int64_t offset_of(const struct strided *x, int64_t batch, int64_t row, int64_t col)
-{
-    return batch * x->batch_stride + row * x->row_stride + col * x->col_stride;
-}
 
 /* ---- Operands ------------------------------------------------------------------------------------------------ */
 
@@ -70,7 +66,7 @@ DEVICE_FN struct operand operand_of(const struct strided *x, int64_t batch, int6
     o.k = o.rows_contiguous ? thread / TILE : thread / 4 % STEP;
     o.stride = o.rows_contiguous ? THREADS / TILE * x->col_stride : THREADS / STEP * x->row_stride;
     o.rows_left = at_most_tile(rows - first_row - o.row);
-    o.next = (const uint8_t *)x->data + offset_of(x, batch, first_row + o.row, o.k);
+    o.next = (const uint8_t *)x->data + strided_offset(x, batch, first_row + o.row, o.k);
     return o;
 }
 
@@ -128,8 +124,8 @@ DEVICE_FN void multiply_step(const struct smem *smem, float (*partial)[OWN])
 DEVICE_FN float load_scale(const struct strided *sf, int packed, int64_t batch, int64_t row, int64_t group)
 {
     if (!packed)
-        return ((const float *)sf->data)[offset_of(sf, batch, row, group)];
-    const uint32_t word = ((const uint32_t *)sf->data)[offset_of(sf, batch, row, group / 4)];
+        return ((const float *)sf->data)[strided_offset(sf, batch, row, group)];
+    const uint32_t word = ((const uint32_t *)sf->data)[strided_offset(sf, batch, row, group / 4)];
     return bits_float(ue8m0_to_float_bits(word >> (8 * (group % 4)) & 0xff));
 }
 
@@ -182,8 +178,8 @@ DEVICE_FN void store_tile(const struct gemm_simple_args *args, const struct plac
         if (row < args->m && col < args->n) {
             float value = accumulator[i / OWN][i % OWN];
             if (HAS_C)
-                value += load_output(&args->c, offset_of(&args->c, at->batch, row, col));
-            store_output(&args->out, offset_of(&args->out, at->batch, row, col), value);
+                value += load_output(&args->c, strided_offset(&args->c, at->batch, row, col));
+            store_output(&args->out, strided_offset(&args->out, at->batch, row, col), value);
         }
     }
 }

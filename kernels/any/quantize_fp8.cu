@@ -17,13 +17,14 @@
  * keep NaN; and the plain conversion for groups with NaN or infinity, where the hardware's would saturate.
  */
 #include "config.h"
-#include "common/num.h"
-#include "shared/scale_args.h"
 
 #if !defined(X_TYPE) || !defined(GROUP_ROWS) || !defined(GROUP_COLS) || !defined(ROUND_SCALE) || !defined(PACK) ||     \
     !defined(X_VECTOR) || !defined(Q_VECTOR)
 #error "config.h is incomplete"
 #endif
+
+#include "common/num.h"
+#include "shared/scale_args.h"
 
 #define X_BYTES (X_TYPE == TYPE_FLOAT32 ? 4 : 2)
 #define CHUNK 8 /* elements */
@@ -66,11 +67,6 @@ struct place {
 struct smem {
     uint32_t maxima[WARPS][ROW_THREADS * CHUNK_WORDS];
 };
-
-DEVICE_FN int64_t offset_of(const struct strided *m, int64_t batch, int64_t row, int64_t col)
-{
-    return batch * m->batch_stride + row * m->row_stride + col * m->col_stride;
-}
 
 DEVICE_FN int32_t left_of(int64_t size, int64_t position)
 {
@@ -124,7 +120,7 @@ DEVICE_FN void load_tile(const struct quantize_args *args, const struct place *a
 {
     const int32_t last_row = at->rows_left - 1, shift = X_VECTOR && at->cols_left < CHUNK ? at->cols_left - CHUNK : 0;
     const uint8_t *x =
-        (const uint8_t *)args->x.data + offset_of(&args->x, at->batch, at->row, at->col + shift) * X_BYTES;
+        (const uint8_t *)args->x.data + strided_offset(&args->x, at->batch, at->row, at->col + shift) * X_BYTES;
 #pragma unroll
     for (int c = 0; c < CHUNKS; ++c) {
         const int32_t row = c * ROW_STEP < last_row ? c * ROW_STEP : last_row;
@@ -183,14 +179,14 @@ DEVICE_FN int is_ordinary(float inverse)
 DEVICE_FN void store_scale(const struct quantize_args *args, int64_t batch, int64_t row, int64_t col, float scale)
 {
 #if PACK == PACK_NONE
-    ((float *)args->sf.data)[offset_of(&args->sf, batch, row, col)] = scale;
+    ((float *)args->sf.data)[strided_offset(&args->sf, batch, row, col)] = scale;
 #else
 #if PACK == PACK_ALONG_COLS
     const int64_t groups = (args->cols + GROUP_COLS - 1) / GROUP_COLS, group = col;
-    const int64_t offset = offset_of(&args->sf, batch, row, col / 4);
+    const int64_t offset = strided_offset(&args->sf, batch, row, col / 4);
 #else
     const int64_t groups = (args->rows + GROUP_ROWS - 1) / GROUP_ROWS, group = row;
-    const int64_t offset = offset_of(&args->sf, batch, row / 4, col);
+    const int64_t offset = strided_offset(&args->sf, batch, row / 4, col);
 #endif
     uint8_t *word = (uint8_t *)args->sf.data + 4 * offset;
     const int byte = (int)(group % 4);
@@ -363,7 +359,7 @@ DEVICE_FN struct words2 encode_chunk(const struct chunk *chunk, int index, const
 DEVICE_FN void store_tile(const struct quantize_args *args, const struct place *at, const struct chunk *chunks,
                           const float *inverse, int ordinary)
 {
-    uint8_t *q = (uint8_t *)args->q.data + offset_of(&args->q, at->batch, at->row, at->col);
+    uint8_t *q = (uint8_t *)args->q.data + strided_offset(&args->q, at->batch, at->row, at->col);
 #pragma unroll
     for (int c = 0; c < CHUNKS; ++c) {
         const struct words2 codes = encode_chunk(&chunks[c], c, inverse, ordinary);

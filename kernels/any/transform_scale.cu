@@ -9,12 +9,13 @@
  * contiguous on each side. The row of 33 words keeps columns of the tile in different banks.
  */
 #include "config.h"
-#include "common/num.h"
-#include "shared/scale_args.h"
 
 #if !defined(SRC_PACKED) || !defined(DST_PACKED) || !defined(ROUND_SCALE)
 #error "config.h is incomplete"
 #endif
+
+#include "common/num.h"
+#include "shared/scale_args.h"
 
 #define TILE TRANSFORM_TILE
 #define SRC_COLS (SRC_PACKED ? TILE / 4 : TILE) /* of a tile */
@@ -45,8 +46,7 @@ DEVICE_FN struct cell cell_of(const struct strided *matrix, int index, int cols)
 
 DEVICE_FN uint32_t *word_at(const struct strided *matrix, int64_t batch, int64_t row, int64_t col)
 {
-    return (uint32_t *)matrix->data + batch * matrix->batch_stride + row * matrix->row_stride +
-           col * matrix->col_stride;
+    return (uint32_t *)matrix->data + strided_offset(matrix, batch, row, col);
 }
 
 #if !SRC_PACKED

@@ -1,5 +1,6 @@
 /*
- * num.h - numbers as bits: conversions between the element types and float, and wide accesses to memory.
+ * num.h - numbers as bits: conversions between the element types and float, wide accesses to memory,
+ * and where the elements of a strided matrix are.
  *
  * Each conversion gives the bits that its namesake in src/cpu/convert.h gives (NaN apart, whose bits are the
  * hardware's). Where an architecture lacks the instruction, bit arithmetic does it.
@@ -25,6 +26,12 @@ DEVICE_FN float bits_float(uint32_t bits)
 DEVICE_FN uint32_t magnitude_bits(float value)
 {
     return float_bits(value) & 0x7fffffffu;
+}
+
+/* Of an element, in elements. */
+DEVICE_FN int64_t strided_offset(const struct strided *matrix, int64_t batch, int64_t row, int64_t col)
+{
+    return batch * matrix->batch_stride + row * matrix->row_stride + col * matrix->col_stride;
 }
 
 /* Magnitudes compare like their bits, except that a NaN is larger than everything: so a maximum keeps it. */

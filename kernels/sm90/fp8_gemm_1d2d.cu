@@ -29,6 +29,13 @@
  * (wgmma_pin keeps the compiler from it); a stage is released only after the wait, and after its scales are read.
  */
 #include "config.h"
+
+#if !defined(BLOCK_M) || !defined(BLOCK_N) || !defined(WARPGROUPS) || !defined(STAGES) || !defined(CLUSTER_M) ||       \
+    !defined(CLUSTER_N) || !defined(D_TYPE) || !defined(HAS_C) || !defined(SFA_TMA) || !defined(SFA_PACKED) ||         \
+    !defined(SFB_PACKED) || !defined(TMA_STORE) || !defined(STORE_COLS) || !defined(SMEM_BYTES)
+#error "config.h is incomplete"
+#endif
+
 #include "common/pipeline.h"
 #include "common/store.h"
 #include "common/tma.h"

@@ -4,7 +4,7 @@
  *
  *     #define SOME_CONFIG(X) X(block_m, BLOCK_M) X(block_n, BLOCK_N) ...
  *
- * of int32_t fields. A kernel that uses a macro missing here does not compile, since it checks with #error.
+ * of int32_t fields. Kernels refuse a config.h that lacks one of theirs (#error).
  */
 #ifndef PLAN_CONFIG_TEXT_H
 #define PLAN_CONFIG_TEXT_H

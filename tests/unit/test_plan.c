@@ -1,6 +1,7 @@
 /* The choice of configurations: valid for every problem, unchanged for the golden table, and refusals that say why. */
 #include "plan/gemm_sm90.h"
 #include "tests/test.h"
+#include "tests/unit/golden_shapes.h"
 
 #include <errno.h>
 
@@ -57,10 +58,6 @@ static struct gemm_problem problem_of(const dg_gemm_args *args)
 }
 
 /* ---- Golden -------------------------------------------------------------------------------------------------- */
-
-static const int64_t golden_nk[][2] = {{2112, 7168},  {576, 7168},  {24576, 1536}, {32768, 512},
-                                       {7168, 16384}, {4096, 7168}, {7168, 2048}};
-static const int64_t golden_m[] = {1, 16, 64, 128, 256, 1024, 4096, 8192};
 
 static void write_golden(FILE *file)
 {
