@@ -21,4 +21,4 @@ CLI_SOURCES = \
 	cli/selftest.c cli/selftest_system.c cli/selftest_table.c cli/timer.c
 
 # Test programs that need no GPU: tests/unit/test_<name>.c each.
-UNIT_TESTS = core sched plan cpu quantize api driver cuda memory gemm jit jit_nvrtc jit_cache compile cli judge
+UNIT_TESTS = core sched plan cpu quantize api driver cuda memory gemm scale jit jit_nvrtc jit_cache compile cli judge
