@@ -117,31 +117,41 @@ static double c_element(const struct gemm *g, int64_t batch, int64_t row, int64_
     return (double)number_read(d->host.dtype, g->d_image + at, 0);
 }
 
+static double d_element(const struct gemm *g, int64_t batch, int64_t row, int64_t col)
+{
+    return (double)number_read(g->d.host.dtype, operand_element(&g->d, batch, row, col), 0);
+}
+
+/* What each picked element should be: by FP64, by the CPU reference, or as `other` has it. */
+static bool expect(struct judgement *j, enum judge judge, const struct gemm *other)
+{
+    const int64_t batch = j->a.batch, cols = j->b.count;
+    const struct rows a = rows_of_quantized(&j->a), b = rows_of_quantized(&j->b);
+    if (other == NULL &&
+        !(judge == JUDGE_FP64 ? expect_fp64(&a, &b, j->wanted) : expect_reference(&j->a, &j->b, j->wanted)))
+        return false;
+    for (int64_t i = 0; i < a.count * cols; ++i) {
+        const int64_t row = j->row_numbers[i / cols], col = j->col_numbers[i % cols];
+        j->wanted[i] = other ? d_element(other, batch, row, col) : j->wanted[i] + c_element(j->gemm, batch, row, col);
+    }
+    return true;
+}
+
 static void compare(struct judgement *j, struct verdict *v)
 {
-    const struct operand *d = &j->gemm->d;
+    const dg_dtype out = j->gemm->d.host.dtype;
     const struct rows a = rows_of_quantized(&j->a), b = rows_of_quantized(&j->b);
     row_norms(&a, j->row, j->norm_a);
     row_norms(&b, j->row, j->norm_b);
     for (int64_t i = 0; i < a.count; ++i) {
         for (int64_t l = 0; l < b.count; ++l) {
             struct element e = {j->a.batch, j->row_numbers[i], j->col_numbers[l], 0.0, 0.0};
-            e.got = (double)number_read(d->host.dtype, operand_element(d, e.batch, e.row, e.col), 0);
-            e.wanted = j->wanted[i * b.count + l] + c_element(j->gemm, e.batch, e.row, e.col);
+            e.got = d_element(j->gemm, e.batch, e.row, e.col);
+            e.wanted = j->wanted[i * b.count + l];
             const double magnitude = a.k ? j->norm_a[i] * j->norm_b[l] / sqrt((double)a.k) : 0.0;
-            verdict_add(v, &e, magnitude, d->host.dtype);
+            verdict_add(v, &e, magnitude, out);
         }
     }
-}
-
-static bool judge_batch(struct judgement *j, int64_t batch, enum judge judge, struct verdict *v)
-{
-    j->a.batch = j->b.batch = batch;
-    const struct rows a = rows_of_quantized(&j->a), b = rows_of_quantized(&j->b);
-    const bool done = judge == JUDGE_FP64 ? expect_fp64(&a, &b, j->wanted) : expect_reference(&j->a, &j->b, j->wanted);
-    if (done)
-        compare(j, v);
-    return done;
 }
 
 static bool judgement_make(struct judgement *j, int64_t most_rows, int64_t most_cols)
@@ -173,7 +183,8 @@ static void judgement_free(struct judgement *j)
     free(j->norm_b);
 }
 
-bool judge_gemm(const struct gemm *g, enum judge judge, int64_t rows, int64_t cols, struct verdict *v)
+static bool judge_batches(const struct gemm *g, enum judge judge, const struct gemm *other, int64_t rows, int64_t cols,
+                          struct verdict *v)
 {
     struct judgement j = {.gemm = g};
     int64_t batches[MOST_BATCHES];
@@ -182,10 +193,24 @@ bool judge_gemm(const struct gemm *g, enum judge judge, int64_t rows, int64_t co
     if (g->test.m == 0 || g->test.n == 0)
         return true;
     bool done = judgement_make(&j, rows, cols);
-    for (int64_t i = 0; done && i < count; ++i)
-        done = judge_batch(&j, batches[i], judge, v);
+    for (int64_t i = 0; done && i < count; ++i) {
+        j.a.batch = j.b.batch = batches[i];
+        done = expect(&j, judge, other);
+        if (done)
+            compare(&j, v);
+    }
     judgement_free(&j);
     return done;
+}
+
+bool judge_gemm(const struct gemm *g, enum judge judge, int64_t rows, int64_t cols, struct verdict *v)
+{
+    return judge_batches(g, judge, NULL, rows, cols, v);
+}
+
+bool judge_whole(const struct gemm *g, const struct gemm *other, struct verdict *v)
+{
+    return judge_batches(g, JUDGE_REFERENCE, other, g->test.m, g->test.n, v);
 }
 
 /* ---- Quantisation and transforms --------------------------------------------------------------------------------- */

@@ -51,6 +51,9 @@ enum judge { JUDGE_FP64, JUDGE_REFERENCE };
 /* Compare D's host copy with what the host copies of A, B, C and the scales ask for. Up to three batch entries. */
 bool judge_gemm(const struct gemm *gemm, enum judge judge, int64_t rows, int64_t cols, struct verdict *verdict);
 
+/* Compare every element of D with the D of `other`, which was computed from the same numbers in another way. */
+bool judge_whole(const struct gemm *gemm, const struct gemm *other, struct verdict *verdict);
+
 /* Judges of the other two operations, by their definition; false tells the first element that is wrong. */
 bool judge_quantization(const struct quantization *quantization);
 bool judge_transform(const struct transform *transform);

@@ -162,6 +162,23 @@ TEST(the_judge_sees_one_wrong_element_and_tells_where)
     gemm_free(&g);
 }
 
+TEST(the_judge_compares_whole_results)
+{
+    struct gemm g, shifted;
+    struct verdict v;
+    make_and_run(&g, "gemm fp8 m=65 n=140 k=300 out=fp32 c=d");
+    make_and_run(&shifted, "gemm fp8 m=65 n=140 k=300 out=fp32 c=d shift=+1");
+    EXPECT(judge_whole(&g, &shifted, &v) && verdict_accept(&v, DG_FLOAT32));
+    EXPECT(v.difference2 == 0.0);
+    EXPECT_INT(v.elements, 65 * 140);
+    float *d = operand_element(&shifted.d, 0, 64, 139);
+    *d += 0.1f * (fabsf(*d) + 100.0f);
+    EXPECT(judge_whole(&g, &shifted, &v) && !verdict_accept(&v, DG_FLOAT32));
+    EXPECT_TEXT(trouble_text(), "worst element [0, 64, 139]");
+    gemm_free(&g);
+    gemm_free(&shifted);
+}
+
 TEST(writing_outside_d_is_seen)
 {
     struct gemm g;
