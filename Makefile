@@ -14,13 +14,11 @@ VERSION := $(shell awk '/define DG_VERSION_(MAJOR|MINOR|PATCH)/ { v = v s $$3; s
 SONAME := libdeepgemm.so.$(firstword $(subst ., ,$(VERSION)))
 CFLAGS ?= $(if $(DEBUG),-O0,-O2) -g
 WARNINGS := -Wall -Wextra -Wpedantic -Wconversion -Wshadow
-HAVE_OPENMP := $(shell printf 'int main(void){return 0;}' | $(CC) -fopenmp -x c - -o /dev/null 2>/dev/null && echo yes)
-OPENMP := $(if $(HAVE_OPENMP),-fopenmp)
 JSON_FLAGS := $(shell pkg-config --cflags libcjson 2>/dev/null && echo -DHAVE_CJSON)
 JSON_LIBS := $(if $(findstring HAVE_CJSON,$(JSON_FLAGS)),$(shell pkg-config --libs libcjson))
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(WARNINGS) -fPIC -fvisibility=hidden -MMD -MP -Iinclude -Isrc -I. \
-	$(OPENMP) $(if $(DEBUG),-DDG_DEBUG) $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer) $(CFLAGS)
-ALL_LDFLAGS = $(OPENMP) $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
+	$(if $(DEBUG),-DDG_DEBUG) $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer) $(CFLAGS)
+ALL_LDFLAGS = $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
 LIBS = -ldl -lm -lpthread
 
 LIB_OBJECTS = $(LIB_SOURCES:%.c=$(BUILD)/obj/%.o) $(LIB_ASSEMBLY:%.S=$(BUILD)/obj/%.o)
@@ -47,7 +45,7 @@ $(BUILD)/obj/src/jit/embed.o: src/jit/embed.S src/jit/sources.def $(shell find k
 	@mkdir -p $(@D)
 	$(CC) -Isrc -I. -c $< -o $@
 
-# nodelete: threads of OpenMP and destructors of thread-local data outlive a dlclose.
+# nodelete: destructors of thread-local data and handlers of fork outlive a dlclose.
 $(BUILD)/libdeepgemm.so: $(LIB_OBJECTS)
 	$(CC) $(ALL_LDFLAGS) -shared -Wl,-soname,$(SONAME) -Wl,-z,noexecstack,-z,nodelete -o $@ $^ $(LIBS)
 	ln -sf libdeepgemm.so $(BUILD)/$(SONAME)
@@ -134,7 +132,7 @@ install: all ## to $(DESTDIR)$(PREFIX)
 	install -m 755 $(BUILD)/libdeepgemm.so $(TO)/lib/libdeepgemm.so.$(VERSION)
 	ln -sf libdeepgemm.so.$(VERSION) $(TO)/lib/$(SONAME)
 	ln -sf $(SONAME) $(TO)/lib/libdeepgemm.so
-	sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@OPENMP@|$(OPENMP)|' tools/deepgemm.pc.in \
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' tools/deepgemm.pc.in \
 		> $(TO)/lib/pkgconfig/deepgemm.pc
 
 clean: ## remove what was built

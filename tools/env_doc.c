@@ -10,9 +10,11 @@ int main(void)
 #define ENV(identifier, name, kind, text) printf("| `%s` | %s | %s |\n", name, kind, text);
 #include "core/env.def"
 #undef ENV
-    printf("\nAlso looked at: `XDG_CACHE_HOME` and `HOME` for the cache, `CUDA_HOME`, `CUDA_PATH` and `VIRTUAL_ENV` to "
-           "find NVRTC,\n`OMP_NUM_THREADS` by OpenMP on the CPU.\n\n"
-           "What other implementations read and this one has no use for, such as `DG_JIT_USE_NVRTC` or "
-           "`DG_JIT_NVCC_COMPILER`,\nis ignored: kernels are always compiled by NVRTC.\n");
+    printf(
+        "\nAlso looked at: `XDG_CACHE_HOME` and `HOME` for the cache; `VIRTUAL_ENV`, `CONDA_PREFIX`, `PATH`, `HOME`,\n"
+        "`CUDA_HOME` and `CUDA_PATH` to find NVRTC; `CUDA_HOME`, `PATH` and `TMPDIR` to disassemble; `OMP_NUM_THREADS` "
+        "for the\nnumber of threads on the CPU, which is otherwise that of the processors that the process may use.\n\n"
+        "What other implementations read and this one has no use for, such as `DG_JIT_USE_NVRTC` or "
+        "`DG_JIT_NVCC_COMPILER`,\nis ignored: kernels are always compiled by NVRTC.\n");
     return 0;
 }

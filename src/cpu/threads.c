@@ -1,101 +1,96 @@
 #include "cpu/threads.h"
 
-#ifdef _OPENMP
-#include <omp.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
-#include <sys/stat.h>
+#include <stdlib.h>
 
 /*
- * A child of fork has the calling thread only, yet OpenMP's records of its other threads: libgomp then waits for them
- * for ever. So a process forked while it had other threads, whoever made them, computes on one.
+ * Threads are made for a loop and end with it. A pool, such as OpenMP's, would save some 20 us a thread and call, but
+ * outlives dlclose, is missing in forked children, and libgomp ends the process where a thread cannot be made.
  */
-static bool had_threads; /* at the fork in progress */
-static bool alone;       /* in a child */
+enum { MOST_THREADS = 256, WORTH_A_THREAD = 100000 /* ns */ };
 
-static void before_fork(void)
+struct loop {
+    void (*body)(void *user, int64_t begin, int64_t end);
+    void *user;
+    int64_t count, shares;
+    _Atomic int64_t next; /* share that nobody has taken */
+};
+
+static _Thread_local bool inside; /* a body */
+
+int cpu_threads(void)
 {
-    /* Linux gives /proc/self/task two links and one per thread. When it cannot be read, expect the worst. */
-    struct stat tasks;
-    had_threads = stat("/proc/self/task", &tasks) != 0 || tasks.st_nlink != 3;
+    const char *wish = getenv("OMP_NUM_THREADS"); /* a list with levels begins with the one that counts here */
+    const long number = wish ? strtol(wish, NULL, 10) : 0;
+    cpu_set_t allowed;
+    if (number > 0)
+        return number < MOST_THREADS ? (int)number : MOST_THREADS;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return 1; /* more than 1,024 processors */
+    return CPU_COUNT(&allowed) < MOST_THREADS ? CPU_COUNT(&allowed) : MOST_THREADS;
 }
 
-static void in_child(void)
+/* Shares differ by one at most. */
+static int64_t share_begin(const struct loop *loop, int64_t share)
 {
-    alone = alone || had_threads;
+    const int64_t size = loop->count / loop->shares, rest = loop->count % loop->shares;
+    return share * size + (share < rest ? share : rest);
 }
 
-__attribute__((constructor)) static void watch_forks(void)
+static void *take_shares(void *argument)
 {
-    pthread_atfork(before_fork, NULL, in_child);
-}
-
-static void *pass(void *gate)
-{
-    pthread_mutex_lock(gate);
-    pthread_mutex_unlock(gate);
+    struct loop *loop = argument;
+    const bool before = inside;
+    inside = true;
+    for (int64_t share; (share = atomic_fetch_add(&loop->next, 1)) < loop->shares;)
+        loop->body(loop->user, share_begin(loop, share), share_begin(loop, share + 1));
+    inside = before;
     return NULL;
 }
 
-/* How many threads there can be, of `most`: the caller, and those that start and wait at the gate. */
-static int try_threads(int most)
+/* The application's signal handlers run on its own threads. Returns how many threads were made. */
+static int make_threads(struct loop *loop, pthread_t *threads)
 {
-    enum { MOST = 1024 };
-    pthread_t threads[MOST];
-    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
-    int count = 0;
-    pthread_mutex_lock(&gate);
-    while (count + 1 < most && count < MOST && pthread_create(&threads[count], NULL, pass, &gate) == 0)
-        ++count;
-    pthread_mutex_unlock(&gate);
-    for (int i = 0; i < count; ++i)
-        pthread_join(threads[i], NULL);
-    return count + 1;
+    sigset_t all, before;
+    int made = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    while (made + 1 < loop->shares && pthread_create(&threads[made], NULL, take_shares, loop) == 0)
+        ++made;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return made;
 }
 
-/*
- * Where a thread cannot be created (limits of processes or memory), libgomp ends the process. So it is asked only for
- * as many as have been seen to start. Each calling thread has a team of its own.
- */
-static int threads_to_use(int most)
+static int64_t least(int64_t x, int64_t y)
 {
-    static _Thread_local int tried = 1, seen = 1;
-    if (most > tried) {
-        seen = try_threads(most);
-        tried = most;
-    }
-    return most < seen ? most : seen;
+    return x < y ? x : y;
 }
 
-/* The share of thread `index` of `threads`: shares differ by one at most. */
-static int64_t share_begin(int64_t count, int64_t threads, int64_t index)
+/* One for each 100 us of work, as many as there are indices and processors. */
+static int64_t shares_of(int64_t count, int64_t cost)
 {
-    const int64_t size = count / threads, rest = count % threads;
-    return index * size + (index < rest ? index : rest);
+    int64_t whole;
+    if (inside || count == 1)
+        return 1;
+    if (__builtin_mul_overflow(count, cost, &whole))
+        whole = INT64_MAX;
+    const int64_t worth = least(count, whole / WORTH_A_THREAD);
+    return worth > 1 ? least(worth, cpu_threads()) : 1;
 }
 
-void cpu_parallel_for(int64_t count, void (*body)(void *user, int64_t begin, int64_t end), void *user)
+void cpu_parallel_for(int64_t count, int64_t cost, void (*body)(void *user, int64_t begin, int64_t end), void *user)
 {
+    pthread_t threads[MOST_THREADS];
+    struct loop loop = {body, user, count, 1, 0};
     if (count <= 0)
         return;
-    if (count == 1 || alone || omp_in_parallel()) {
-        body(user, 0, count);
-        return;
-    }
-    const int most = omp_get_max_threads(), team = threads_to_use(count < most ? (int)count : most);
-#pragma omp parallel num_threads(team)
-    {
-        const int64_t threads = omp_get_num_threads(), index = omp_get_thread_num();
-        body(user, share_begin(count, threads, index), share_begin(count, threads, index + 1));
-    }
+    loop.shares = shares_of(count, cost);
+    const int made = make_threads(&loop, threads);
+    take_shares(&loop); /* the caller takes part, and does all where no thread could be made */
+    for (int i = 0; i < made; ++i)
+        pthread_join(threads[i], NULL);
 }
-
-#else
-
-void cpu_parallel_for(int64_t count, void (*body)(void *user, int64_t begin, int64_t end), void *user)
-{
-    if (count > 0)
-        body(user, 0, count);
-}
-
-#endif

@@ -1,4 +1,4 @@
-/* Usage: unload LIBRARY. Load it, compute on its threads, unload it while they live, and do so again. */
+/* Usage: unload LIBRARY. Load it, compute on its threads, unload it, and do so again. */
 #include "deepgemm.h"
 
 #include <dlfcn.h>
@@ -34,7 +34,7 @@ int main(int argc, char **argv)
             fprintf(stderr, "round %d: %s\n", round, library ? "dg_gemm or dlclose failed" : dlerror());
             return 1;
         }
-        usleep(10000); /* threads without their code would crash now */
+        usleep(10000); /* a thread without its code would crash now */
     }
     return 0;
 }

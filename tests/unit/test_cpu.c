@@ -8,15 +8,12 @@
 #include <float.h>
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 static uint32_t bits_of(float value)
 {
@@ -233,20 +230,25 @@ static bool visited_once(struct visits *v, int64_t count)
     return true;
 }
 
+enum { COST = 1000000 }; /* worth a thread for each index */
+
 static void use_four_threads(void)
 {
-#ifdef _OPENMP
-    omp_set_num_threads(4);
-#endif
+    setenv("OMP_NUM_THREADS", "4,2", 1);
 }
 
-static void allow_nested_threads(int levels)
+TEST(threads_are_counted)
 {
-#ifdef _OPENMP
-    omp_set_max_active_levels(levels);
-#else
-    (void)levels;
-#endif
+    cpu_set_t allowed;
+    use_four_threads();
+    EXPECT_INT(cpu_threads(), 4);
+    setenv("OMP_NUM_THREADS", "100000", 1);
+    EXPECT_INT(cpu_threads(), 256);
+    EXPECT(sched_getaffinity(0, sizeof allowed, &allowed) == 0);
+    for (int i = 0; i < 3; ++i) {
+        setenv("OMP_NUM_THREADS", i == 0 ? "" : i == 1 ? "junk" : "-3", 1);
+        EXPECT_INT(cpu_threads(), CPU_COUNT(&allowed));
+    }
 }
 
 TEST(every_index_is_visited_once)
@@ -255,7 +257,7 @@ TEST(every_index_is_visited_once)
     const int64_t counts[] = {0, 1, 2, 3, 4, 5, 7, 100, 999, 1000};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; ++i) {
         struct visits v = {0};
-        cpu_parallel_for(counts[i], visit, &v);
+        cpu_parallel_for(counts[i], COST, visit, &v);
         EXPECT_THAT(visited_once(&v, counts[i]), "with %lld indices", (long long)counts[i]);
         EXPECT(atomic_load(&v.calls) <= 4 && atomic_load(&v.calls) <= counts[i]);
     }
@@ -263,14 +265,22 @@ TEST(every_index_is_visited_once)
 
 TEST(threads_share_the_work)
 {
-#ifdef _OPENMP
     struct visits v = {0};
     use_four_threads();
-    cpu_parallel_for(1000, visit, &v);
+    cpu_parallel_for(1000, COST, visit, &v);
     EXPECT_INT(atomic_load(&v.calls), 4);
-#else
-    test_skip("built without OpenMP");
-#endif
+}
+
+TEST(short_work_is_not_worth_a_thread)
+{
+    struct visits v = {0};
+    use_four_threads();
+    cpu_parallel_for(1000, 190, visit, &v); /* 190 us */
+    EXPECT_INT(atomic_load(&v.calls), 1);
+    cpu_parallel_for(1000, 310, visit, &v);
+    EXPECT_INT(atomic_load(&v.calls), 1 + 3);
+    cpu_parallel_for(1000, INT64_MAX, visit, &v);
+    EXPECT_INT(atomic_load(&v.calls), 1 + 3 + 4);
 }
 
 struct nested {
@@ -281,16 +291,14 @@ static void visit_nested(void *user, int64_t begin, int64_t end)
 {
     struct nested *n = user;
     for (int64_t i = begin; i < end; ++i)
-        cpu_parallel_for(100, visit, &n->inner[i]);
+        cpu_parallel_for(100, COST, visit, &n->inner[i]);
 }
 
 TEST(nested_loops_run_on_one_thread)
 {
     static struct nested n;
     use_four_threads();
-    allow_nested_threads(2); /* as an application may */
-    cpu_parallel_for(8, visit_nested, &n);
-    allow_nested_threads(1);
+    cpu_parallel_for(8, COST, visit_nested, &n);
     for (int i = 0; i < 8; ++i) {
         EXPECT(visited_once(&n.inner[i], 100));
         EXPECT_INT(atomic_load(&n.inner[i].calls), 1);
@@ -311,41 +319,62 @@ static int wait_for(pid_t child, int seconds)
     return -1;
 }
 
-TEST(a_forked_child_computes_alone)
+TEST(a_forked_child_computes)
 {
     struct visits v = {0};
     use_four_threads();
-    cpu_parallel_for(1000, visit, &v); /* now OpenMP has threads, which the child will lack */
+    cpu_parallel_for(1000, COST, visit, &v);
     const pid_t child = fork();
     EXPECT(child >= 0);
     if (child == 0) {
         struct visits own = {0};
-        cpu_parallel_for(1000, visit, &own);
-        _exit(visited_once(&own, 1000) && atomic_load(&own.calls) == 1 ? 0 : 1);
+        cpu_parallel_for(1000, COST, visit, &own);
+        _exit(visited_once(&own, 1000) && atomic_load(&own.calls) == 4 ? 0 : 1);
     }
     EXPECT_INT(wait_for(child, 20), 0);
 }
 
-static void *compute_without_stacks(void *visits)
-{
-    pthread_attr_t before, huge;
-    EXPECT(pthread_getattr_default_np(&before) == 0 && pthread_attr_init(&huge) == 0);
-    EXPECT(pthread_attr_setstacksize(&huge, (size_t)1 << 46) == 0 && pthread_setattr_default_np(&huge) == 0);
-    use_four_threads();
-    cpu_parallel_for(1000, visit, visits);
-    EXPECT(pthread_setattr_default_np(&before) == 0);
-    return NULL;
-}
-
-/* libgomp would end the process. On a thread of its own, whose team does not exist yet. */
-TEST(where_no_thread_starts_one_computes)
+TEST(where_no_thread_starts_the_caller_does_all)
 {
     struct visits v = {0};
-    pthread_t thread;
-    EXPECT(pthread_create(&thread, NULL, compute_without_stacks, &v) == 0);
-    EXPECT(pthread_join(thread, NULL) == 0);
+    pthread_attr_t before, huge;
+    use_four_threads();
+    EXPECT(pthread_getattr_default_np(&before) == 0 && pthread_attr_init(&huge) == 0);
+    EXPECT(pthread_attr_setstacksize(&huge, (size_t)1 << 46) == 0 && pthread_setattr_default_np(&huge) == 0);
+    cpu_parallel_for(1000, COST, visit, &v);
+    EXPECT(pthread_setattr_default_np(&before) == 0);
     EXPECT(visited_once(&v, 1000));
-    EXPECT_INT(atomic_load(&v.calls), 1);
+}
+
+struct look {
+    pthread_t thread;
+    bool open; /* to SIGUSR1 */
+};
+
+static void look_at_signals(void *user, int64_t begin, int64_t end)
+{
+    for (int64_t i = begin; i < end; ++i) {
+        struct look *look = (struct look *)user + i;
+        sigset_t blocked;
+        pthread_sigmask(SIG_BLOCK, NULL, &blocked);
+        look->thread = pthread_self();
+        look->open = !sigismember(&blocked, SIGUSR1);
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* so that each thread gets a share */
+    }
+}
+
+TEST(signals_go_to_the_callers_thread)
+{
+    struct look looks[4];
+    int others = 0;
+    use_four_threads();
+    cpu_parallel_for(4, COST, look_at_signals, looks);
+    for (int i = 0; i < 4; ++i) {
+        const bool other = !pthread_equal(looks[i].thread, pthread_self());
+        EXPECT(looks[i].open == !other);
+        others += other;
+    }
+    EXPECT(others > 0);
 }
 
 /* ---- GEMM ---------------------------------------------------------------------------------------------------- */
