@@ -1,5 +1,7 @@
 #include "core/env.h"
 
+#include "core/log.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,5 +35,8 @@ int64_t env_number(enum env variable, int64_t otherwise)
     if (!value)
         return otherwise;
     long long number = strtoll(value, &end, 10);
-    return *end == '\0' ? number : otherwise;
+    if (*end == '\0' && end != value)
+        return number;
+    log_line(ENV_JIT_DEBUG, "\"%s\" is no number: %lld is taken", value, (long long)otherwise);
+    return otherwise;
 }

@@ -79,16 +79,21 @@ static bool write_sass(struct cache_place *place, const struct jit_compilation *
 
 static void dump_sass(struct cache_place *place, const struct jit_compilation *compilation)
 {
-    char folder[] = "/tmp/deepgemm-XXXXXX", cubin[sizeof folder + 16];
-    FILE *output = tmpfile();
-    bool ok = output && mkdtemp(folder);
-    if (ok) {
+    const char *given = getenv("TMPDIR");
+    char folder[CACHE_PATH_BYTES], cubin[CACHE_PATH_BYTES + 16], sass[CACHE_PATH_BYTES + 16];
+    bool ok;
+    snprintf(folder, sizeof folder, "%s/deepgemm-XXXXXX", given && *given ? given : "/tmp");
+    if ((ok = mkdtemp(folder))) {
         snprintf(cubin, sizeof cubin, "%s/kernel.cubin", folder);
-        ok = write_sass(place, compilation, cubin, fileno(output));
+        snprintf(sass, sizeof sass, "%s/kernel.sass", folder);
+        const int output = open(sass, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        ok = output >= 0 && write_sass(place, compilation, cubin, output);
+        if (output >= 0) {
+            close(output);
+            unlink(sass);
+        }
         rmdir(folder);
     }
-    if (output)
-        fclose(output);
     if (!ok)
         log_line(ENV_JIT_DEBUG, "jit: no SASS: is cuobjdump or nvdisasm on PATH or in CUDA_HOME, and a cache on disk?");
 }

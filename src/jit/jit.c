@@ -8,6 +8,7 @@
 #include "jit/key.h"
 #include "jit/nvrtc.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,20 +19,31 @@ enum { NVRTC_GOOD = 12090 };
 
 /* ---- Cache and compiler ------------------------------------------------------------------------------------------ */
 
-/* The compiler is looked for only when an entry is old: a warm cache needs none. */
-static bool is_current(const struct cache_entry *entry, bool may_compile)
+/* Whether the unit's driver can read what a compiler makes. */
+static bool is_readable(const struct jit_unit *unit, int32_t compiler)
 {
-    const struct nvrtc *nvrtc = NULL;
-    if (entry->compiler < NVRTC_GOOD && may_compile)
-        nvrtc = nvrtc_find();
-    return !nvrtc || nvrtc->version < NVRTC_GOOD;
+    return unit->driver_major == 0 || compiler / 1000 <= unit->driver_major;
 }
 
-static bool read_current(const struct cache_place *place, bool may_compile, struct cache_entry *entry)
+/*
+ * An entry is remade when the compiler at hand does better: code that the driver can read, or faster code. The compiler
+ * is looked for only when there is such a reason: a warm cache needs none.
+ */
+static bool is_current(const struct jit_unit *unit, const struct cache_entry *entry, bool may_compile)
+{
+    const bool readable = is_readable(unit, entry->compiler);
+    const struct nvrtc *nvrtc = may_compile && (!readable || entry->compiler < NVRTC_GOOD) ? nvrtc_find() : NULL;
+    if (nvrtc == NULL || !is_readable(unit, nvrtc->version))
+        return true;
+    return readable && nvrtc->version < NVRTC_GOOD;
+}
+
+static bool read_current(const struct jit_unit *unit, const struct cache_place *place, bool may_compile,
+                         struct cache_entry *entry)
 {
     if (!cache_read(place, entry))
         return false;
-    if (is_current(entry, may_compile))
+    if (is_current(unit, entry, may_compile))
         return true;
     log_line(ENV_JIT_DEBUG, "jit: %s/%s was made by NVRTC %d.%d and is made anew", place->folder_path, place->name,
              entry->compiler / 1000, entry->compiler % 1000 / 10);
@@ -67,7 +79,7 @@ static dg_status compile_once(const struct jit_unit *unit, struct cache_place *p
     CHECK(nvrtc_get(&nvrtc));
     cache_lock(place);
     *origin = JIT_FROM_DISK;
-    if (read_current(place, true, entry))
+    if (read_current(unit, place, true, entry))
         return DG_SUCCESS;
     *origin = JIT_COMPILED;
     return compile_and_store(unit, nvrtc, place, entry);
@@ -81,7 +93,7 @@ static dg_status produce(const struct jit_unit *unit, bool may_compile, struct c
     dg_status status = DG_SUCCESS;
     cache_open(&place, unit);
     *origin = JIT_FROM_DISK;
-    if (!read_current(&place, may_compile, entry)) {
+    if (!read_current(unit, &place, may_compile, entry)) {
         if (may_compile)
             status = compile_once(unit, &place, entry, origin);
         else
@@ -182,7 +194,7 @@ static void fill(struct slot *slot, dg_status status, const struct cache_entry *
     slot->sentence = NULL;
     slot->status = status;
     if (status == DG_SUCCESS) {
-        slot->cubin = (struct jit_cubin){entry->image, entry->bytes, entry->unwritten};
+        slot->cubin = (struct jit_cubin){entry->image, entry->bytes, entry->compiler, entry->unwritten};
         slot->state = SLOT_READY;
     } else {
         slot->sentence = copy_sentence();
@@ -234,6 +246,30 @@ dg_status jit_get(const struct jit_request *request, bool may_compile, struct ji
     status = get_unit(&unit, may_compile, cubin, origin ? origin : &unasked);
     jit_unit_free(&unit);
     return status;
+}
+
+static int keep(const struct jit_unit *unit, const struct jit_cubin *cubin)
+{
+    struct cache_place place;
+    struct cache_entry there, entry = {(void *)(uintptr_t)cubin->image, cubin->bytes, cubin->compiler, 0};
+    int error = 0;
+    cache_open(&place, unit);
+    if (cache_read(&place, &there))
+        free(there.image);
+    else
+        error = cache_write(&place, &entry);
+    cache_close(&place);
+    return error;
+}
+
+int jit_keep(const struct jit_request *request, const struct jit_cubin *cubin)
+{
+    struct jit_unit unit;
+    if (jit_unit_make(request, &unit) != DG_SUCCESS)
+        return ENOMEM;
+    const int error = keep(&unit, cubin);
+    jit_unit_free(&unit);
+    return error;
 }
 
 dg_status jit_compile_report(const struct jit_request *request, struct jit_report *report, char *log, size_t log_bytes)

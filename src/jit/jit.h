@@ -22,12 +22,15 @@ struct jit_request {
     const char *config; /* "#define BLOCK_M 128\n..." */
     struct jit_wgmma wgmma[4];
     int32_t wgmma_count;
+    /* CUDA's major version in the driver that is to load the cubin, which reads none of a later one; 0: any driver. */
+    int32_t driver_major;
 };
 
 struct jit_cubin {
     const void *image; /* stays valid for the life of the process */
     size_t bytes;
-    int unwritten; /* 0: the disk has it; else the errno of why not */
+    int32_t compiler; /* the version of NVRTC that made it */
+    int unwritten;    /* 0: the disk has it; else the errno of why not */
 };
 
 enum jit_origin { JIT_FROM_MEMORY, JIT_FROM_DISK, JIT_COMPILED };
@@ -39,6 +42,10 @@ enum jit_origin { JIT_FROM_MEMORY, JIT_FROM_DISK, JIT_COMPILED };
  */
 dg_status jit_get(const struct jit_request *request, bool may_compile, struct jit_cubin *cubin,
                   enum jit_origin *origin);
+
+/* See to it that the cache on disk, as the environment names it now, has the cubin. Returns 0, or the errno of why not.
+ */
+int jit_keep(const struct jit_request *request, const struct jit_cubin *cubin);
 
 /* What the compiler said about one kernel, for tests that insist on the absence of spills. */
 struct jit_report {

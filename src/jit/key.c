@@ -136,6 +136,7 @@ dg_status jit_unit_make(const struct jit_request *request, struct jit_unit *unit
     memset(unit, 0, sizeof *unit);
     unit->kernel = request->kernel;
     unit->arch = request->arch;
+    unit->driver_major = request->driver_major;
     if (!source)
         return fail(DG_ERROR_INTERNAL, "there is no kernel \"%s\" in this library", request->kernel);
     unit->text = source->text;

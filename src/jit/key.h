@@ -9,7 +9,7 @@ enum { UNIT_HEADERS = 32, UNIT_OPTIONS = 8, KEY_TEXT_BYTES = 33 };
 
 struct jit_unit {
     const char *kernel, *text;
-    int32_t arch;
+    int32_t arch, driver_major;
     /* As nvrtcCreateProgram wants them: the two generated headers, then the embedded ones that are included. */
     const char *header_names[UNIT_HEADERS], *header_texts[UNIT_HEADERS];
     int header_count;

@@ -91,6 +91,7 @@ dg_status kernel_get(dg_context *context, const struct cuda_scope *scope, struct
     char name[1024];
     struct jit_cubin cubin;
     request->arch = scope->device->info.arch;
+    request->driver_major = scope->device->info.driver_version / 1000;
     size_t length = write_name(name, sizeof name, request, scope->device->ordinal);
     uint32_t bucket = bucket_of(name, length);
     struct entry *e = find(bucket, name);

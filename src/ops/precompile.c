@@ -119,9 +119,10 @@ static dg_status compile(struct kernel_set *set, const dg_precompile_args *args,
         report(args, (int64_t)i, (int64_t)set->count, spec->request.kernel);
         CHECK(jit_get(&spec->request, may_compile, &cubin, &origin));
         ++*(origin == JIT_COMPILED ? &outcome->compiled : &outcome->cached);
-        if (cubin.unwritten) {
+        const int error = origin == JIT_FROM_MEMORY ? jit_keep(&spec->request, &cubin) : cubin.unwritten;
+        if (error) {
             ++outcome->unwritten;
-            outcome->error = cubin.unwritten;
+            outcome->error = error;
         }
     }
     report(args, (int64_t)set->count, (int64_t)set->count, "done");

@@ -342,6 +342,25 @@ TEST(entries_of_old_compilers_are_remade_only_when_a_newer_one_is_there)
     EXPECT_ORIGIN(scene_get(scene_request()), JIT_FROM_DISK);
 }
 
+/* Here is NVRTC 13, whose cubins a driver of CUDA 13 reads; an entry of a later one is of no use to it. */
+TEST(entries_that_the_driver_cannot_read_are_remade)
+{
+    struct get_job job = {.request = scene_request(), .may_compile = true};
+    scene_begin();
+    write_old_entry(99000);
+    job.request.driver_major = 12; /* NVRTC 13 would do no better */
+    EXPECT_ORIGIN(scene_run(job), JIT_FROM_DISK);
+    job.request.driver_major = 13;
+    job.may_compile = false;
+    EXPECT_ORIGIN(scene_run(job), JIT_FROM_DISK);
+    job.may_compile = true;
+    EXPECT_ORIGIN(scene_run(job), JIT_COMPILED);
+    EXPECT_ORIGIN(scene_run(job), JIT_FROM_DISK);
+    job.request.driver_major = 0;
+    write_old_entry(99000);
+    EXPECT_ORIGIN(scene_run(job), JIT_FROM_DISK);
+}
+
 /* ---- Disks that refuse ------------------------------------------------------------------------------------------- */
 
 TEST(a_directory_that_cannot_be_made_is_no_error)
