@@ -62,7 +62,9 @@ DG_API const char *dg_version(void);
  * fails with is said at the function, with two names for what comes from outside:
  *   "the GPU's statuses"     200 to 260: about the driver, the device, and what runs on it
  *   "the kernels' statuses"  300 to 340: about compiling a kernel and loading it
- * Every function with a context argument fails with DG_ERROR_CONTEXT_DESTROYED too (debug builds only).
+ * Not repeated there: DG_ERROR_OUT_OF_MEMORY, where the host's or the device's memory runs out;
+ * DG_ERROR_CONTEXT_DESTROYED of functions with a context argument (debug builds only); DG_ERROR_INTERNAL, which is a
+ * mistake of the library.
  */
 #define DG_STATUS_LIST(X)                                                                                              \
     X(DG_SUCCESS, 0, "success")                                                                                        \
@@ -237,7 +239,7 @@ typedef struct dg_gemm_args {
  * under CUDA-graph capture, the first call too. On a GPU before Hopper, from compute capability 7.5 on, a plain kernel
  * computes the same.
  *
- * Fails with DG_ERROR_INVALID_ARGUMENT, DG_ERROR_WORKSPACE_TOO_SMALL, DG_ERROR_OUT_OF_MEMORY, the GPU's statuses and
+ * Fails with DG_ERROR_INVALID_ARGUMENT, DG_ERROR_WORKSPACE_TOO_SMALL, the GPU's statuses and
  * the kernels'. Errors of the kernel itself come from a later call on the CUDA context, as DG_ERROR_EARLIER_CUDA.
  */
 DG_API dg_status dg_gemm(dg_context *context, const dg_gemm_args *args, dg_stream stream);
@@ -411,7 +413,7 @@ typedef void (*dg_progress_fn)(void *user, int64_t done, int64_t total, const ch
  * 0: its own M; 2^40 at most), and stores them in the cache. Needs no GPU when `target` is given. Stores in *compiled
  * and *cached (both may be NULL) how many distinct kernels had to be compiled and how many were there already.
  *
- * Fails with DG_ERROR_INVALID_ARGUMENT, DG_ERROR_OUT_OF_MEMORY, the kernels' statuses, without a target the GPU's, and
+ * Fails with DG_ERROR_INVALID_ARGUMENT, the kernels' statuses, without a target the GPU's, and
  * with DG_ERROR_IO when a kernel was compiled but could not be stored on the disk; this process then has it in memory.
  */
 typedef struct dg_precompile_args {
@@ -447,7 +449,7 @@ DG_API dg_status dg_compiler_query(int32_t *version, char *path, size_t bytes);
 /*
  * Small helpers so that a program needs no CUDA headers to use a GPU through this library. They are plain wrappers of
  * the driver (for DG_CPU, of the C library), in the device's primary context. Memory is aligned to 256 bytes; 0 bytes
- * are NULL, which dg_free accepts. All fail with DG_ERROR_INVALID_ARGUMENT, DG_ERROR_OUT_OF_MEMORY and the GPU's
+ * are NULL, which dg_free accepts. All fail with DG_ERROR_INVALID_ARGUMENT and the GPU's
  * statuses.
  */
 DG_API dg_status dg_alloc(int32_t device, size_t bytes, void **data);

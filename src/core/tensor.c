@@ -173,25 +173,6 @@ bool matrix_overlaps_itself(const struct matrix *m)
     return false;
 }
 
-/* Whether [begin, end), relative to the set's start, meets a segment of the dimensions from `dim` on. */
-static bool interval_meets(const struct segments *s, int dim, int64_t begin, int64_t end)
-{
-    while (dim < 3 && s->count[dim] == 1)
-        ++dim;
-    if (dim == 3)
-        return begin < s->length && end > 0;
-    int64_t step = s->step[dim], inner = span(s, dim + 1);
-    /* Only entries i with i*step < end and i*step + inner > begin can meet it. */
-    int64_t first = begin - inner < 0 ? 0 : (begin - inner) / step + 1;
-    int64_t last = end <= 0 ? -1 : (end - 1) / step;
-    if (last > s->count[dim] - 1)
-        last = s->count[dim] - 1;
-    for (int64_t i = first; i <= last; ++i)
-        if (interval_meets(s, dim + 1, begin - i * step, end - i * step))
-            return true;
-    return false;
-}
-
 /* A broadcast dimension is one and the same bytes again: for the question whether two share any, one is enough. */
 static struct segments distinct_segments_of(const struct matrix *m)
 {
@@ -202,30 +183,76 @@ static struct segments distinct_segments_of(const struct matrix *m)
     return segments_of(&distinct);
 }
 
-static int64_t segment_count(const struct segments *s)
+/* Sums of multiples 0 .. count-1 of each step, steps falling; `rest` is the largest sum from a dimension on. */
+struct sums {
+    int dims;
+    int64_t count[6], step[6], rest[7];
+};
+
+static void add_dimension(struct sums *sums, int64_t count, int64_t step)
 {
-    return s->count[0] * s->count[1] * s->count[2];
+    int at = 0;
+    while (at < sums->dims && sums->step[at] > step)
+        ++at;
+    if (at < sums->dims && sums->step[at] == step) {
+        sums->count[at] += count - 1;
+        return;
+    }
+    for (int i = sums->dims++; i > at; --i) {
+        sums->count[i] = sums->count[i - 1];
+        sums->step[i] = sums->step[i - 1];
+    }
+    sums->count[at] = count;
+    sums->step[at] = step;
+}
+
+/* All that a segment of x and one of y may be apart, above the smallest such distance. */
+static struct sums distances_of(const struct segments *x, const struct segments *y)
+{
+    struct sums sums = {0};
+    for (int i = 0; i < 3; ++i) {
+        if (x->count[i] > 1)
+            add_dimension(&sums, x->count[i], x->step[i]);
+        if (y->count[i] > 1)
+            add_dimension(&sums, y->count[i], y->step[i]);
+    }
+    for (int i = sums.dims - 1; i >= 0; --i)
+        sums.rest[i] = sums.rest[i + 1] + (sums.count[i] - 1) * sums.step[i];
+    return sums;
+}
+
+/* Whether a sum of the dimensions from `dim` on lies in [begin, end). True, too, when `budget` visits do not tell. */
+static bool any_in(const struct sums *sums, int dim, int64_t begin, int64_t end, int *budget)
+{
+    if (dim == sums->dims)
+        return begin <= 0 && end > 0;
+    const int64_t step = sums->step[dim], short_by = begin - sums->rest[dim + 1];
+    const int64_t first = short_by <= 0 ? 0 : (short_by - 1) / step + 1; /* the rest cannot make up for less */
+    int64_t last = end <= 0 ? -1 : (end - 1) / step;
+    if (last > sums->count[dim] - 1)
+        last = sums->count[dim] - 1;
+    for (int64_t i = first; i <= last; ++i)
+        if (--*budget < 0 || any_in(sums, dim + 1, begin - i * step, end - i * step, budget))
+            return true;
+    return false;
 }
 
 bool matrices_overlap(const struct matrix *a, const struct matrix *b)
 {
+    enum { BUDGET = 1 << 20 };          /* visits, a few milliseconds; matrices with two unit strides need a few */
+    const int64_t most = INT64_MAX / 4; /* bytes; no address space has so many, and sums of two stay in range */
     if (a->device != b->device || a->batch == 0 || a->rows == 0 || a->cols == 0 || b->batch == 0 || b->rows == 0 ||
         b->cols == 0)
         return false;
-    struct segments x = distinct_segments_of(a), y = distinct_segments_of(b);
-    if (x.start >= y.start + span(&y, 0) || y.start >= x.start + span(&x, 0))
+    const struct segments x = distinct_segments_of(a), y = distinct_segments_of(b);
+    const int64_t span_x = span(&x, 0), span_y = span(&y, 0);
+    if (x.start >= y.start + span_y || y.start >= x.start + span_x)
         return false;
-    if (segment_count(&x) > segment_count(&y)) { /* the loop runs over x, the arithmetic over y */
-        struct segments larger = x;
-        x = y;
-        y = larger;
-    }
-    for (int64_t i = 0; i < x.count[0]; ++i)
-        for (int64_t j = 0; j < x.count[1]; ++j)
-            for (int64_t k = 0; k < x.count[2]; ++k) {
-                int64_t begin = x.start - y.start + i * x.step[0] + j * x.step[1] + k * x.step[2];
-                if (interval_meets(&y, 0, begin, begin + x.length))
-                    return true;
-            }
-    return false;
+    if (span_x > most || span_y > most)
+        return true;
+    /* Two segments meet when x's begins less than x.length before y's, or less than y.length after it. */
+    const struct sums distances = distances_of(&x, &y);
+    const int64_t smallest = x.start - y.start - (span_y - y.length);
+    int budget = BUDGET;
+    return any_in(&distances, 0, 1 - x.length - smallest, y.length - smallest, &budget);
 }

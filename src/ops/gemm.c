@@ -36,10 +36,11 @@ static dg_status check_workspace(const struct gemm_plan *plan, const dg_gemm_arg
 
 /* ---- Running on a GPU ---------------------------------------------------------------------------------------- */
 
-/* An empty matrix (K = 0) has no memory to check. */
+/* An empty matrix (K = 0) has no memory to check; NULL gets here in questions only, which it leaves open. */
 static dg_status check_pointer(const struct cuda_scope *scope, const char *name, const struct matrix *m)
 {
-    return m->rows == 0 || m->cols == 0 ? DG_SUCCESS : cuda_check_pointer(scope, name, m->data);
+    const bool nothing = m->rows == 0 || m->cols == 0 || m->data == NULL;
+    return nothing ? DG_SUCCESS : cuda_check_pointer(scope, name, m->data);
 }
 
 static dg_status check_pointers(const struct cuda_scope *scope, const struct gemm_problem *p)
@@ -191,6 +192,18 @@ dg_status dg_gemm(dg_context *given, const dg_gemm_args *given_args, dg_stream s
 
 /* ---- Questions ----------------------------------------------------------------------------------------------- */
 
+static dg_status explain_scales(const struct gemm_problem *p, const dg_gemm_args *args, dg_explanation *out)
+{
+    /* dg_scale_layout's batch 0 is a matrix; here it is an empty batch. */
+    const bool batched = args->d.ndim == 3;
+    const int64_t batch = batched && p->batch == 0 ? 1 : batched ? p->batch : 0;
+    CHECK(scale_layout(p->m, p->k, 1, SCALE_GROUP, args->sfa.dtype, batch, &out->sfa_layout, NULL));
+    CHECK(scale_layout(p->n, p->k, SCALE_GROUP, SCALE_GROUP, args->sfb.dtype, batch, &out->sfb_layout, NULL));
+    if (batched)
+        out->sfa_layout.shape[0] = out->sfb_layout.shape[0] = p->batch;
+    return DG_SUCCESS;
+}
+
 static dg_status explain(dg_context *context, const dg_gemm_args *args, const struct gemm_problem *p,
                          const dg_device_info *target, dg_explanation *out, struct gemm_plan *plan)
 {
@@ -206,9 +219,7 @@ static dg_status explain(dg_context *context, const dg_gemm_args *args, const st
     if (device && !gemm_problem_empty(p))
         plan->row->line(plan, out->config, sizeof out->config);
     out->workspace_bytes = plan->workspace_bytes;
-    int64_t batch = args->d.ndim == 3 ? p->batch : 0;
-    CHECK(scale_layout(p->m, p->k, 1, SCALE_GROUP, args->sfa.dtype, batch, &out->sfa_layout, NULL));
-    return scale_layout(p->n, p->k, SCALE_GROUP, SCALE_GROUP, args->sfb.dtype, batch, &out->sfb_layout, NULL);
+    return explain_scales(p, args, out);
 }
 
 dg_status dg_gemm_explain(dg_context *given, const dg_gemm_args *given_args, const dg_device_info *target,
@@ -233,8 +244,7 @@ dg_status dg_gemm_explain(dg_context *given, const dg_gemm_args *given_args, con
 static dg_status ask_pointers(const struct gemm_problem *p)
 {
     struct cuda_scope scope;
-    if (p->device < 0 || !p->a.data || !p->b.data || !p->d.data || !p->sfa.data || !p->sfb.data ||
-        (p->has_c && !p->c.data))
+    if (p->device < 0)
         return DG_SUCCESS;
     CHECK(cuda_enter(p->device, NULL, &scope));
     dg_status status = check_pointers(&scope, p);

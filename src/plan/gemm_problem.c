@@ -41,6 +41,11 @@ static dg_status check_each(const dg_gemm_args *args, enum null_data null_data)
     CHECK(check_tensor("sfb", &args->sfb, scale, rank, rank, null_data));
     if (tensor_present(&args->c))
         CHECK(check_tensor("c", &args->c, out, rank, rank, null_data));
+    else if (args->c.data || args->c.ndim)
+        return fail(DG_ERROR_INVALID_ARGUMENT,
+                    "c has data %p and %d dimensions, but the dtype DG_DTYPE_NONE; wanted "
+                    "d's dtype, or all zeros for no c",
+                    args->c.data, (int)args->c.ndim);
     CHECK(check_same_device("a", &args->a, "d", &args->d));
     CHECK(check_same_device("b", &args->b, "d", &args->d));
     CHECK(check_same_device("sfa", &args->sfa, "d", &args->d));

@@ -39,8 +39,9 @@ static struct text refuse_sizes(const struct gemm_problem *p, const dg_device_in
     struct text out = {""};
     struct gemm_1d2d_plan plan;
     const int64_t tiles = p->batch * ceil_div(p->m, 64) * ceil_div(p->n, 16);
-    if (p->m > INT32_MAX - 512 || p->n > INT32_MAX - 512 || p->k > INT32_MAX - 512 || tiles > INT32_MAX)
-        snprintf(out.s, sizeof out.s, "M, N, K or the number of tiles exceeds 31 bits");
+    if (p->m > INT32_MAX - 512 || p->n > INT32_MAX - 512 || p->k > INT32_MAX - 512 ||
+        tiles > INT32_MAX / 2) /* the kernel counts on to the tile that a block would have had next */
+        snprintf(out.s, sizeof out.s, "M, N or K exceeds 31 bits, or the number of tiles 30");
     else if (!gemm_1d2d_plan_tile(p, device, 1, 64, 32, 1, 1, &plan)) /* the smallest tile */
         snprintf(out.s, sizeof out.s, "no tile fits into %d bytes of shared memory", (int)device->smem_bytes_per_block);
     return out;

@@ -56,6 +56,11 @@ TEST(missing_and_mistyped_tensors)
     args = good_args();
     args.b.data = NULL;
     expect_refused(&args, "b.data is NULL");
+    args = good_args();
+    args.c = dg_matrix(c_data, DG_DTYPE_NONE, DG_CPU, M, N); /* a forgotten dtype */
+    expect_refused(&args, "c has data 0x");
+    args.c.data = NULL;
+    expect_refused(&args, "2 dimensions, but the dtype DG_DTYPE_NONE");
 }
 
 TEST(wrong_ranks_and_shapes)

@@ -229,6 +229,33 @@ TEST(broadcast_views_are_judged_at_once)
     EXPECT(matrices_overlap(&d, &a));
 }
 
+static struct matrix sparse(char *data, int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride)
+{
+    return (struct matrix){data, DG_BFLOAT16, 0, 1, rows, cols, 0, row_stride, col_stride};
+}
+
+TEST(large_interleaved_views_are_judged_at_once)
+{
+    char *base = (char *)(uintptr_t)0x100000;
+    /* 4096 x 7168 of every other element, and those between them. */
+    struct matrix d = sparse(base, 4096, 7168, 14336, 2), c = sparse(base + 2, 4096, 7168, 14336, 2);
+    EXPECT(!matrices_overlap(&c, &d) && !matrices_overlap(&d, &c));
+    c.row_stride = 14337; /* the second row hits the first one's gaps no more */
+    EXPECT(matrices_overlap(&c, &d) && matrices_overlap(&d, &c));
+    /* A column each. */
+    d = sparse(base, INT32_MAX, 1, 65536, 1);
+    c = sparse(base + 2, INT32_MAX, 1, 65536, 1);
+    EXPECT(!matrices_overlap(&c, &d));
+    c.data = base + (int64_t)65536 * 2 * 1000000;
+    EXPECT(matrices_overlap(&c, &d));
+    /* Steps that nothing nests: what cannot be told in time counts as an overlap. */
+    d = (struct matrix){base,          DG_FLOAT8_E4M3, 0, 1 << 29, 1 << 29, 1 << 29, (1 << 20) + 2,
+                        (1 << 20) + 4, (1 << 20) + 6};
+    c = d;
+    c.data = base + 1;
+    EXPECT(matrices_overlap(&c, &d));
+}
+
 TEST(self_overlap)
 {
     struct matrix m = {

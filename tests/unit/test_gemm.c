@@ -397,6 +397,51 @@ static void count_steps(void *user, int64_t done, int64_t total, const char *wha
     ++steps;
 }
 
+TEST_ALONE(a_question_looks_at_the_pointers_it_has)
+{
+    static _Alignas(16) char host[M * N * 2];
+    set_up();
+    args.a.data = args.b.data = args.sfa.data = args.sfb.data = NULL;
+    EXPECT(dg_is_supported(NULL, &args));
+    args.d.data = host;
+    EXPECT(!dg_is_supported(NULL, &args));
+    EXPECT_TEXT(dg_last_error(), "d.data is");
+}
+
+TEST_ALONE(precompiling_stores_kernels_in_the_cache_of_the_moment)
+{
+    set_up();
+    int64_t compiled = 0, cached = 0;
+    dg_precompile_args p = DG_PRECOMPILE_ARGS_INIT;
+    p.gemm = &args;
+    EXPECT_OK(dg_precompile(NULL, &p, &compiled, &cached));
+    EXPECT(compiled == 1 && cached == 0);
+    const char *second = fake_make_directory();
+    setenv("DG_JIT_CACHE_DIR", second, 1);
+    EXPECT_OK(dg_precompile(NULL, &p, &compiled, &cached)); /* from memory into the new one */
+    EXPECT(compiled == 0 && cached == 1);
+    char command[512];
+    snprintf(command, sizeof command, "ls '%s'/sm90_fp8_gemm_1d2d/*.cubin >/dev/null", second);
+    EXPECT_INT(system(command), 0);
+    setenv("DG_JIT_CACHE_DIR", "/proc/nowhere", 1);
+    EXPECT_REFUSED(dg_precompile(NULL, &p, NULL, NULL), DG_ERROR_IO, "1 kernels could not be stored in /proc/nowhere");
+}
+
+TEST_ALONE(an_empty_batch_keeps_its_dimension_in_explanations)
+{
+    dg_gemm_args empty = DG_GEMM_ARGS_INIT;
+    dg_explanation e = {.size = sizeof e};
+    set_up();
+    empty.a = (dg_tensor){NULL, DG_FLOAT8_E4M3, 0, 3, 0, {0, 8, 128}, {1024, 128, 1}};
+    empty.b = empty.a;
+    empty.sfa = (dg_tensor){NULL, DG_FLOAT32, 0, 3, 0, {0, 8, 1}, {8, 1, 1}};
+    empty.sfb = (dg_tensor){NULL, DG_FLOAT32, 0, 3, 0, {0, 1, 1}, {1, 1, 1}};
+    empty.d = (dg_tensor){NULL, DG_BFLOAT16, 0, 3, 0, {0, 8, 8}, {64, 8, 1}};
+    EXPECT_OK(dg_gemm_explain(NULL, &empty, NULL, &e));
+    EXPECT(e.sfa_layout.ndim == 3 && e.sfa_layout.shape[0] == 0 && e.sfa_layout.shape[1] == 8);
+    EXPECT(e.sfb_layout.ndim == 3 && e.sfb_layout.shape[0] == 0 && e.sfb_layout.shape[1] == 1);
+}
+
 TEST_ALONE(precompiled_kernels_are_what_the_calls_want)
 {
     set_up();

@@ -254,6 +254,18 @@ TEST(batch_invariance_treats_one_row_like_many)
     EXPECT(taken > 10);
 }
 
+TEST(sizes_beyond_the_kernels_integers_are_refused)
+{
+    dg_gemm_args args = question(INT32_MAX / 2, 1, 1, 16, DG_FLOAT32);
+    args.a.stride[0] = args.b.stride[0] = 16;
+    args.sfa.stride[0] = args.sfb.stride[0] = 0;
+    struct gemm_problem p = problem_of(&args);
+    dg_device_info device = h200();
+    EXPECT(gemm_1d2d_refusal(&p, &device, false).s[0] == '\0');
+    args.a.shape[0] = args.b.shape[0] = args.sfa.shape[0] = args.sfb.shape[0] = args.d.shape[0] = INT32_MAX / 2 + 1;
+    expect_refusal(&args, false, "or the number of tiles 30");
+}
+
 TEST(too_little_shared_memory_is_refused)
 {
     dg_device_info device = h200();
