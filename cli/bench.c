@@ -9,6 +9,7 @@
 #include "report.h"
 #include "timer.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -293,7 +294,7 @@ static bool open_csv(struct bench *b)
         return true;
     b->csv = fopen(b->csv_path, "w");
     if (b->csv == NULL)
-        return trouble("%s cannot be written", b->csv_path);
+        return trouble("%s cannot be written: %s", b->csv_path, strerror(errno));
     fputs("case,m,n,k,row,config,us,tflops,gbps,cublaslt_us,ratio,floor_us,floor_share,error,sm_mhz\n", b->csv);
     return true;
 }
@@ -395,12 +396,20 @@ static const struct option options[] = {HELP_OPTION,
                                         {"device", required_argument, NULL, DEVICE},
                                         {0}};
 
+static bool close_csv(struct bench *b)
+{
+    errno = 0;
+    const bool written = b->csv == NULL || !ferror(b->csv);
+    const bool closed = b->csv == NULL || fclose(b->csv) == 0;
+    b->csv = NULL;
+    return (written && closed) ||
+           trouble("%s could not be written: %s", b->csv_path, errno ? strerror(errno) : "short write");
+}
+
 static void release(struct bench *b)
 {
     cublaslt_end();
     timer_free(&b->timer);
-    if (b->csv)
-        fclose(b->csv);
     case_list_free(&b->cases);
 }
 
@@ -423,6 +432,8 @@ static int run(int argc, char **argv)
         code = fail_usage("%s", trouble_text());
     else
         code = work(&b);
+    if (!close_csv(&b))
+        code = fail_check();
     release(&b);
     return code;
 }

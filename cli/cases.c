@@ -2,6 +2,7 @@
 
 #include "program.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -362,12 +363,14 @@ bool case_list_arguments(struct case_list *list, int count, char **words)
 
 bool case_list_file(struct case_list *list, const char *path)
 {
-    char line[1024];
+    char *line = NULL;
+    size_t room = 0;
     bool done = true;
+    const int64_t before = list->count;
     FILE *file = fopen(path, "r");
     if (file == NULL)
-        return trouble("%s cannot be opened", path);
-    for (int number = 1; done && fgets(line, sizeof(line), file); ++number) {
+        return trouble("%s cannot be opened: %s", path, strerror(errno));
+    for (int number = 1; done && getline(&line, &room, file) >= 0; ++number) {
         line[strcspn(line, "#\r\n")] = 0;
         if (line[strspn(line, " \t")] == 0 || add_line(list, line))
             continue;
@@ -375,6 +378,11 @@ bool case_list_file(struct case_list *list, const char *path)
         snprintf(why, sizeof(why), "%s", trouble_text());
         done = trouble("%s:%d: %s", path, number, why);
     }
+    if (done && ferror(file))
+        done = trouble("%s cannot be read: %s", path, strerror(errno));
+    else if (done && list->count == before)
+        done = trouble("%s holds no case", path);
+    free(line);
     fclose(file);
     return done;
 }

@@ -198,19 +198,24 @@ static int run(int argc, char **argv)
                                             {"target", required_argument, NULL, TARGET},
                                             {"device", required_argument, NULL, DEVICE},
                                             {0}};
-    const char *plan = NULL, *target = NULL, *device = "auto";
+    const char *plan = NULL, *target = NULL, *device = NULL;
     int leave = EXIT_PASS;
     for (int option; (option = next_option(argc, argv, options, &leave)) != -1;) {
         if (option == OPTION_DONE)
             return leave;
-        *(option == PLAN ? &plan : option == TARGET ? &target : &device) = optarg;
+        const char **text = option == PLAN ? &plan : option == TARGET ? &target : &device;
+        if (*text)
+            return fail_usage("--plan, --target and --device come once each");
+        *text = optarg;
     }
     if (optind < argc)
         return fail_usage("info takes no argument \"%s\"; a case comes quoted after --plan", argv[optind]);
+    if (target && device)
+        return fail_usage("--target and --device exclude each other");
     if (plan)
-        return explain(plan, target, device);
-    if (target)
-        return fail_usage("--target goes with --plan");
+        return explain(plan, target, device ? device : "auto");
+    if (target || device)
+        return fail_usage("%s goes with --plan", target ? "--target" : "--device");
     printf("deepgemm     %s\n", dg_version());
     print_cpu();
     print_devices();

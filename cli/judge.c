@@ -60,7 +60,7 @@ bool verdict_accept(const struct verdict *v, dg_dtype out)
     const bool near = v->worst_multiple <= 1.0;
     if (near && error <= verdict_limit(v, out))
         return true;
-    return trouble("error %.3g (limit %.0e)%s; worst element [%" PRId64 ", %" PRId64 ", %" PRId64
+    return trouble("error %.3g (limit %.3g)%s; worst element [%" PRId64 ", %" PRId64 ", %" PRId64
                    "] (batch, row, column): got %.9g, wanted %.9g",
                    error, verdict_limit(v, out), near ? "" : ", and one element far off by itself", e->batch, e->row,
                    e->col, e->got, e->wanted);

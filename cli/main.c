@@ -2,8 +2,10 @@
 #include "cases.h"
 #include "program.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct command *const commands[] = {&command_info, &command_matmul, &command_selftest, &command_bench,
                                                  &command_precompile};
@@ -67,8 +69,10 @@ static int run(int argc, char **argv)
     }
     const char *name = argv[1];
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
-        return help(argc > 2 ? argv[2] : NULL);
+        return argc > 3 ? fail_usage("help takes one topic; \"%s\" is too much", argv[3]) : help(argv[2]);
     if (strcmp(name, "--version") == 0) {
+        if (argc > 2)
+            return fail_usage("--version takes no argument \"%s\"", argv[2]);
         puts(dg_version());
         return EXIT_PASS;
     }
@@ -79,8 +83,20 @@ static int run(int argc, char **argv)
     return command->run(argc - 1, argv + 1);
 }
 
+/* A file opened while descriptor 0, 1 or 2 is closed would get its number, and what is printed with it. */
+static void fill_standard_descriptors(void)
+{
+    int got;
+    do
+        got = open("/dev/null", O_RDONLY);
+    while (got >= 0 && got <= STDERR_FILENO);
+    if (got >= 0)
+        close(got);
+}
+
 int main(int argc, char **argv)
 {
+    fill_standard_descriptors(); /* read-only: printing there still fails, and is told */
     const int code = run(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout))
         return code;

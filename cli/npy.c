@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* What the header's dictionary says: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } */
@@ -219,6 +220,11 @@ static bool write_data(FILE *out, const struct array *array)
 bool npy_writable(const char *path)
 {
     char folder[4096];
+    struct stat about;
+    if (*path == 0)
+        return trouble("the output has no name");
+    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
+        return trouble("%s cannot be written: it is a directory", path);
     const char *slash = strrchr(path, '/');
     const int length = slash == NULL ? 1 : slash == path ? 1 : (int)(slash - path);
     snprintf(folder, sizeof(folder), "%.*s", length, slash ? path : ".");

@@ -2,28 +2,49 @@
 
 #include "program.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- Layouts ----------------------------------------------------------------------------------------------------- */
+
+static const int64_t MOST_ELEMENTS = (int64_t)1 << 56; /* no memory has so many */
+
+/* A stride; one that is beyond all memory stands for any such. */
+static int64_t times(int64_t a, int64_t b)
+{
+    int64_t product;
+    return __builtin_mul_overflow(a, b, &product) || product > MOST_ELEMENTS ? MOST_ELEMENTS : product;
+}
 
 static dg_tensor describe(const struct layout *l, int32_t device)
 {
     const int64_t contiguous = l->col_major ? l->rows : l->cols, lines = l->col_major ? l->cols : l->rows;
     const int64_t line = (contiguous > 0 ? contiguous : 1) * l->step + l->padding;
     const int64_t batches = l->batch > 0 ? l->batch : 1;
-    const int64_t line_stride = l->batch_inner ? line * batches : line;
+    const int64_t line_stride = l->batch_inner ? times(line, batches) : line;
     dg_tensor t = {.dtype = l->dtype, .device = device, .ndim = l->batch ? 3 : 2};
     int64_t *shape = t.shape, *stride = t.stride;
     if (l->batch) {
         *shape++ = l->batch;
-        *stride++ = l->broadcast ? 0 : l->batch_inner ? line : line * lines;
+        *stride++ = l->broadcast ? 0 : l->batch_inner ? line : times(line, lines);
     }
     shape[0] = l->rows;
     shape[1] = l->cols;
     stride[0] = l->col_major ? l->step : line_stride;
     stride[1] = l->col_major ? line_stride : l->step;
     return t;
+}
+
+/* "16 x 4096 x 7168" */
+static const char *tensor_sizes(const dg_tensor *t)
+{
+    static _Thread_local char text[80];
+    size_t used = 0;
+    for (int i = 0; i < t->ndim; ++i)
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%" PRId64, i ? " x " : "", t->shape[i]);
+    return text;
 }
 
 static bool is_empty(const dg_tensor *t)
@@ -34,15 +55,17 @@ static bool is_empty(const dg_tensor *t)
     return false;
 }
 
-/* Elements from the first to the last, both included. */
-static int64_t span(const dg_tensor *t)
+/* Elements from the first to the last, both included; false when no memory has so many. */
+static bool span(const dg_tensor *t, int64_t *elements)
 {
-    int64_t elements = 1;
-    if (is_empty(t))
-        return 0;
-    for (int i = 0; i < t->ndim; ++i)
-        elements += (t->shape[i] - 1) * t->stride[i];
-    return elements;
+    *elements = is_empty(t) ? 0 : 1;
+    for (int i = 0; *elements && i < t->ndim; ++i) {
+        int64_t more;
+        if (__builtin_mul_overflow(t->shape[i] - 1, t->stride[i], &more) ||
+            __builtin_add_overflow(*elements, more, elements) || *elements > MOST_ELEMENTS)
+            return false;
+    }
+    return true;
 }
 
 void operand_describe(struct operand *operand, const struct layout *layout, int32_t device)
@@ -81,7 +104,10 @@ bool operand_describe_scales(struct operand *operand, enum case_scales where, in
 bool operand_allocate(struct operand *operand, int64_t shift)
 {
     const size_t element = dg_dtype_size(operand->view.dtype), before = OPERAND_GUARD + (size_t)shift * element;
-    operand->bytes = before + (size_t)span(&operand->view) * element + OPERAND_GUARD;
+    int64_t elements;
+    if (!span(&operand->view, &elements))
+        return trouble("a tensor of %s elements is larger than any memory", tensor_sizes(&operand->view));
+    operand->bytes = before + (size_t)elements * element + OPERAND_GUARD;
     operand->host_memory = get_memory(operand->bytes);
     if (operand->host_memory == NULL)
         return false;

@@ -23,7 +23,7 @@ static const char help_text[] =
 struct work {
     struct case_list cases;
     int64_t m_min, m_max; /* 0: each case's own M */
-    bool has_target;
+    bool has_target, has_device;
     dg_device_info target;
     int32_t device;
 };
@@ -129,6 +129,7 @@ static bool take_option(struct work *work, int option, bool *from_nk)
         work->has_target = true;
         return parse_target(optarg, &work->target);
     default:
+        work->has_device = true;
         return parse_device(optarg, &work->device);
     }
 }
@@ -153,7 +154,9 @@ static int run(int argc, char **argv)
             goto done;
         }
     }
-    if (!case_list_arguments(&work.cases, argc - optind, argv + optind))
+    if (work.has_target && work.has_device)
+        code = fail_usage("--target and --device exclude each other");
+    else if (!case_list_arguments(&work.cases, argc - optind, argv + optind))
         code = fail_usage("%s", trouble_text());
     else if (work.cases.count == 0)
         code = fail_usage("nothing to compile: give a case, --shapes or --nk");

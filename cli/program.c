@@ -77,9 +77,14 @@ void print_note(const char *format, ...)
 static int unknown_option(const char *given, const struct option *options)
 {
     char list[512] = "";
-    for (const struct option *o = options; o->name; ++o) /* known, so it was given a value that it does not take */
+    const struct option *fits = NULL, *second = NULL;
+    for (const struct option *o = options; o->name; ++o)
         if (strncmp(given, "--", 2) == 0 && strncmp(given + 2, o->name, strcspn(given + 2, "=")) == 0)
-            return fail_usage("%s: --%s takes no value", given, o->name);
+            *(fits ? &second : &fits) = o;
+    if (second)
+        return fail_usage("%s could be --%s or --%s", given, fits->name, second->name);
+    if (fits) /* it is known, so it was given a value that it does not take */
+        return fail_usage("%s: --%s takes no value", given, fits->name);
     for (const struct option *o = options; o->name; ++o) {
         const size_t used = strlen(list);
         snprintf(list + used, sizeof(list) - used, "%s--%s", used ? ", " : "", o->name);
@@ -202,6 +207,15 @@ static bool set_target_key(dg_device_info *target, const char *key, int64_t valu
     return true;
 }
 
+/* Whether "key=", the first `length` letters of part, begins one of the parts that follow. */
+static bool given_again(const char *rest, const char *part, size_t length)
+{
+    for (const char *at = rest; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (strncmp(at, part, length) == 0)
+            return true;
+    return false;
+}
+
 bool parse_target(const char *text, dg_device_info *target)
 {
     char copy[128];
@@ -217,6 +231,8 @@ bool parse_target(const char *text, dg_device_info *target)
     for (char *rest = copy, *part; (part = strsep(&rest, ",")) != NULL;) {
         char *value = strchr(part, '=');
         int64_t number;
+        if (value && given_again(rest, part, (size_t)(value + 1 - part)))
+            return trouble("the target's %.*s comes twice", (int)(value - part), part);
         if (value == NULL)
             return trouble("\"%s\" in the target has no value; write key=number", part);
         *value++ = 0;

@@ -104,11 +104,6 @@ static bool header_bytes(const struct file *file, size_t *bytes)
     return true;
 }
 
-bool safetensors_supported(void)
-{
-    return true;
-}
-
 bool safetensors_parse(const struct file *file, const char *name, struct array *array)
 {
     struct entry entry;
@@ -129,11 +124,6 @@ bool safetensors_parse(const struct file *file, const char *name, struct array *
 }
 
 #else
-
-bool safetensors_supported(void)
-{
-    return false;
-}
 
 bool safetensors_parse(const struct file *file, const char *name, struct array *array)
 {

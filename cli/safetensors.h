@@ -7,9 +7,6 @@
 
 #include "array.h"
 
-/* Whether this build has cJSON. */
-bool safetensors_supported(void);
-
 /* The matrix `name`: F32, F16, BF16 or F8_E4M3. */
 bool safetensors_read(const char *path, const char *name, struct array *array);
 

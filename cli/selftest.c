@@ -250,6 +250,15 @@ static bool skipped(const struct selftest *s, const struct system_check *check)
     return !wanted(s, check->name) || (check->needs_gpu && s->device == DG_CPU);
 }
 
+/* How many checks are wanted and yet skipped. */
+static int64_t left_out(const struct selftest *s)
+{
+    int64_t count = 0;
+    for (const struct system_check *check = system_checks; check->name; ++check)
+        count += wanted(s, check->name) && skipped(s, check);
+    return count;
+}
+
 static void print_names(const struct selftest *s, const struct case_list *list)
 {
     char name[CASE_NAME_BYTES];
@@ -285,7 +294,9 @@ static int run_all(struct selftest *s, struct case_list *list)
     }
     report_end(&s->report);
     if (s->report.passed + s->report.failed == 0) {
-        store_trouble("no case and no check has \"%s\" in its name", s->filter ? s->filter : "");
+        store_trouble(left_out(s) + too_large ? "what has \"%s\" in its name needs a GPU or is too large for the CPU"
+                                              : "no case and no check has \"%s\" in its name",
+                      s->filter ? s->filter : "");
         return fail_check();
     }
     return s->report.failed ? EXIT_CHECK_FAILED : EXIT_PASS;

@@ -1,6 +1,8 @@
 /* The cases of `deepgemm selftest`: patterns in which {a|b} stands for each alternative (case_list_pattern). */
 #include "selftest.h"
 
+#include <string.h>
+
 /* The weights of DeepSeek-V3 that bench measures too (bench/shapes/dense.txt). */
 #define WEIGHTS "{n=2112 k=7168|n=576 k=7168|n=24576 k=1536|n=32768 k=512|n=7168 k=16384|n=4096 k=7168|n=7168 k=2048}"
 
@@ -79,11 +81,26 @@ static const struct {
                       "from=fp32 to=fp32} sf_layout={mn|row|mn_unaligned|strided} batch={0|3}"},
 };
 
+/* Families overlap; each case is worth one run. */
+static void drop_repeated(struct case_list *list)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < list->count; ++i) {
+        int64_t earlier = 0;
+        while (earlier < kept && memcmp(&list->items[earlier], &list->items[i], sizeof(list->items[i])) != 0)
+            ++earlier;
+        if (earlier == kept)
+            list->items[kept++] = list->items[i];
+    }
+    list->count = kept;
+}
+
 bool selftest_cases(struct case_list *list, enum selftest_level level, int64_t seed)
 {
     for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); ++i)
         if (families[i].level <= level && !case_list_pattern(list, families[i].pattern))
             return false;
+    drop_repeated(list);
     for (int64_t i = 0; i < list->count; ++i)
         list->items[i].seed = seed;
     return true;

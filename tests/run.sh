@@ -25,6 +25,11 @@ run() {
         tail -5 "$log"
         line="$name: 0 passed, 1 failed"
     fi
+    if [ "$code" -ne 0 ] && [ "${line##*, }" = "0 failed" ]; then
+        echo "FAIL $name: nothing failed, and yet exit code $code; the end of $log:"
+        tail -5 "$log"
+        line="$name: $(echo "${line##*: }" | cut -d ' ' -f 1) passed, 1 failed"
+    fi
     echo "$line"
     counts=${line##*: }
     passed=$((passed + ${counts%% passed*}))

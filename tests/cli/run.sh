@@ -125,6 +125,34 @@ if [ -e /dev/full ]; then
     same 'a full standard output' "$? $(cat "$work/out")" '1 deepgemm: standard output could not be written'
 fi
 
+check 'help, too much' 2 'takes one topic' help info junk
+check 'version, too much' 2 'takes no argument' --version junk
+check 'an ambiguous option' 2 'could be --output or --out' matmul --o x a b
+check 'an option without a value, given one' 2 '\-\-check takes no value' matmul --check=1 a b
+check 'info, target and device' 2 'exclude each other' info --plan 'gemm fp8 m=1 n=1 k=1' --target h200 --device cpu
+check 'info, twice' 2 'come once each' info --target h200 --target h100
+check 'precompile, target and device' 2 'exclude each other' precompile --nk 1,1 --target h200 --device cuda:3
+check 'a target key twice' 2 'arch comes twice' info --plan 'gemm fp8 m=1 n=1 k=1' --target sms=3,arch=90,arch=90
+check 'output is a directory' 1 'is a directory' matmul --random 1,1,1 --device cpu -o "$work"
+check 'output without a name' 1 'has no name' matmul --random 1,1,1 --device cpu -o ''
+check 'a case larger than memory' 1 'larger than any memory' \
+    bench 'quantize fp8 m=1073741824 k=1073741824 batch=16' --device cpu
+check 'shapes, a directory' 2 'cannot be read: Is a directory' bench --device cpu --shapes "$work"
+printf '# nothing\n\n' >"$work/none.txt"
+check 'shapes, no case' 2 'none.txt holds no case' bench --device cpu --shapes "$work/none.txt"
+{
+    printf '# %2000s gemm fp8 m=1 n=1 k=1\n' long
+    echo 'gemm fp8 m=1 n=8 k=128'
+} >"$work/long.txt"
+check 'shapes, a long comment' 0 '^1 passed' bench --device cpu --reps 1 --shapes "$work/long.txt"
+check 'selftest, what needs a GPU' 1 'needs a GPU' selftest --device cpu --filter PDL
+if [ -e /dev/full ]; then
+    check 'bench --csv, a full disk' 1 'could not be written: No space' \
+        bench --device cpu --reps 1 --csv /dev/full 'gemm fp8 m=1 n=8 k=128'
+fi
+"$program" bench --device cpu --reps 1 --csv "$work/closed.csv" 'gemm fp8 m=1 n=8 k=128' >&- 2>/dev/null
+same 'a closed standard output' "$? $(head -c 7 "$work/closed.csv")" '1 case,m,'
+
 # ---- selftest and bench on the CPU ----
 check 'selftest' 0 '^[1-9][0-9]* passed, 0 failed$' selftest --device cpu --quick --filter 'm=65 '
 same 'the count is the last line' "$(tail -n 1 "$work/out" | cut -d ' ' -f 2-)" 'passed, 0 failed'
