@@ -13,16 +13,6 @@
 #define FLOAT_INFINITY_BITS 0x7f800000u
 #define FLOAT_NAN_BITS 0x7fc00000u
 
-DEVICE_FN uint32_t float_bits(float value)
-{
-    return __float_as_uint(value);
-}
-
-DEVICE_FN float bits_float(uint32_t bits)
-{
-    return __uint_as_float(bits);
-}
-
 DEVICE_FN uint32_t magnitude_bits(float value)
 {
     return float_bits(value) & 0x7fffffffu;
@@ -44,24 +34,10 @@ DEVICE_FN uint32_t max_bits(uint32_t x, uint32_t y)
 DEVICE_FN uint32_t max_bits_16x2(uint32_t x, uint32_t y)
 {
 #if __CUDA_ARCH__ >= 900
-    uint32_t word;
-    asm("max.u16x2 %0, %1, %2;" : "=r"(word) : "r"(x), "r"(y));
-    return word;
+    return max_u16x2(x, y);
 #else
     return max_bits(x & 0xffff, y & 0xffff) | max_bits(x >> 16, y >> 16) << 16;
 #endif
-}
-
-/* Correctly rounded, whatever the compiler was told about division. */
-DEVICE_FN float divide(float x, float y)
-{
-    return __fdiv_rn(x, y);
-}
-
-/* x * y + z, rounded once. */
-DEVICE_FN float multiply_add(float x, float y, float z)
-{
-    return __fmaf_rn(x, y, z);
 }
 
 /* ---- 16-bit types -------------------------------------------------------------------------------------------- */
@@ -74,9 +50,7 @@ DEVICE_FN float bf16_to_float(uint16_t bits)
 DEVICE_FN uint16_t float_to_bf16(float value)
 {
 #if __CUDA_ARCH__ >= 800
-    uint16_t bits;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-    return bits;
+    return convert_to_bf16(value);
 #else
     const uint32_t bits = float_bits(value);
     if (magnitude_bits(value) > FLOAT_INFINITY_BITS)
@@ -87,16 +61,12 @@ DEVICE_FN uint16_t float_to_bf16(float value)
 
 DEVICE_FN float fp16_to_float(uint16_t bits)
 {
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-    return value;
+    return convert_from_fp16(bits);
 }
 
 DEVICE_FN uint16_t float_to_fp16(float value)
 {
-    uint16_t bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-    return bits;
+    return convert_to_fp16(value);
 }
 
 /* ---- E4M3 ---------------------------------------------------------------------------------------------------- */
@@ -131,10 +101,7 @@ DEVICE_FN uint32_t pack_e4m3(float v0, float v1, float v2, float v3)
 DEVICE_FN uint32_t pack_e4m3_in_range(float v0, float v1, float v2, float v3)
 {
 #if __CUDA_ARCH__ >= 890
-    uint16_t low, high; /* "cvt": its first source goes to the upper half */
-    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(v1), "f"(v0));
-    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(high) : "f"(v3), "f"(v2));
-    return low | (uint32_t)high << 16;
+    return convert_to_e4m3x2(v0, v1) | (uint32_t)convert_to_e4m3x2(v2, v3) << 16;
 #else
     return pack_e4m3(v0, v1, v2, v3);
 #endif
@@ -165,18 +132,7 @@ DEVICE_FN uint32_t ue8m0_to_float_bits(uint32_t code)
     return code == 0 ? UE8M0_ZERO_BITS : code == UE8M0_NAN ? FLOAT_NAN_BITS : code << 23;
 }
 
-/* ---- Memory and lanes ---------------------------------------------------------------------------------------- */
-
-/*
- * 16 aligned bytes of global memory that are used once: past L1 ("ld"). Not ld.global.nc, which is for memory
- * that nobody writes while the kernel runs; under dependent launch the kernel before may still be writing.
- */
-DEVICE_FN void load_once_16(const void *p, uint32_t *words)
-{
-    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-                 : "l"(p));
-}
+/* ---- Memory -------------------------------------------------------------------------------------------------- */
 
 /* What one instruction loads or stores when it is aligned. */
 struct ALIGNED(8) words2 {
@@ -186,16 +142,5 @@ struct ALIGNED(8) words2 {
 struct ALIGNED(16) floats4 {
     float x[4];
 };
-
-/* The value of lane (own ^ mask), or of lane `lane`; all 32 lanes take part. */
-DEVICE_FN uint32_t exchange_xor(uint32_t value, int mask)
-{
-    return __shfl_xor_sync(0xffffffffu, value, mask);
-}
-
-DEVICE_FN uint32_t exchange_from(uint32_t value, uint32_t lane)
-{
-    return __shfl_sync(0xffffffffu, value, (int)lane);
-}
 
 #endif

@@ -79,6 +79,108 @@ DEVICE_FN void cluster_barrier(void)
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+/* ---- Numbers ------------------------------------------------------------------------------------------------- */
+
+DEVICE_FN uint32_t float_bits(float value)
+{
+    return __float_as_uint(value);
+}
+
+DEVICE_FN float bits_float(uint32_t bits)
+{
+    return __uint_as_float(bits);
+}
+
+/* Correctly rounded, whatever the compiler was told about division. */
+DEVICE_FN float divide(float x, float y)
+{
+    return __fdiv_rn(x, y);
+}
+
+/* x * y + z, rounded once. */
+DEVICE_FN float multiply_add(float x, float y, float z)
+{
+    return __fmaf_rn(x, y, z);
+}
+
+/* "max": of the two 16-bit halves each. From 9.0 on. */
+DEVICE_FN uint32_t max_u16x2(uint32_t x, uint32_t y)
+{
+    uint32_t word;
+    asm("max.u16x2 %0, %1, %2;" : "=r"(word) : "r"(x), "r"(y));
+    return word;
+}
+
+/* "cvt": to nearest even, here and below. From 8.0 on. */
+DEVICE_FN uint16_t convert_to_bf16(float value)
+{
+    uint16_t bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+
+DEVICE_FN float convert_from_fp16(uint16_t bits)
+{
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+
+/* Beyond 65504 infinity. */
+DEVICE_FN uint16_t convert_to_fp16(float value)
+{
+    uint16_t bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+
+/* Two at once, `low` into the lower half. From 8.0 on. */
+DEVICE_FN uint32_t convert_to_bf16x2(float low, float high)
+{
+    uint32_t word;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+}
+
+DEVICE_FN uint32_t convert_to_fp16x2(float low, float high)
+{
+    uint32_t word;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+}
+
+/* Saturates at +-448; NaN becomes 0x7f. From 8.9 on. */
+DEVICE_FN uint16_t convert_to_e4m3x2(float low, float high)
+{
+    uint16_t codes;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(high), "f"(low));
+    return codes;
+}
+
+/* ---- Global memory and lanes --------------------------------------------------------------------------------- */
+
+/*
+ * 16 aligned bytes of global memory that are used once: past L1 ("ld"). Not ld.global.nc, which is for memory
+ * that nobody writes while the kernel runs; under dependent launch the kernel before may still be writing.
+ */
+DEVICE_FN void load_once_16(const void *p, uint32_t *words)
+{
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "l"(p));
+}
+
+/* The value of lane (own ^ mask), or of lane `lane`; all 32 lanes take part. */
+DEVICE_FN uint32_t exchange_xor(uint32_t value, int mask)
+{
+    return __shfl_xor_sync(0xffffffffu, value, mask);
+}
+
+DEVICE_FN uint32_t exchange_from(uint32_t value, uint32_t lane)
+{
+    return __shfl_sync(0xffffffffu, value, (int)lane);
+}
+
 /* ---- Programmatic dependent launch ("griddepcontrol") --------------------------------------------------------- */
 
 /* Wait until the kernels this one depends on have ended and their writes are visible; nothing if launched without. */
@@ -124,6 +226,12 @@ DEVICE_FN uint32_t smem_address(const void *p)
 DEVICE_FN void fence_smem_for_async(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* A word that TMA or cp.async may have written. */
+DEVICE_FN uint32_t load_smem_u32(const uint32_t *p)
+{
+    return *p;
 }
 
 DEVICE_FN void store_smem_f32x2(void *p, float x, float y)
@@ -230,23 +338,6 @@ DEVICE_FN void wgmma_pin(float *accumulator, int count)
 #pragma unroll
     for (int i = 0; i < count; ++i)
         asm volatile("" : "+f"(accumulator[i])::"memory");
-}
-
-/*
- * "Matrix descriptor format": a tile in shared memory for wgmma, K-major with 128-byte swizzling: rows of 128 bytes,
- * groups of eight rows 1,024 bytes apart. wgmma_tile is the descriptor's lower word, in which addresses may be added
- * in units of 16 bytes (2 for 32 k of FP8, 64 for eight rows); its upper word is the same for all such tiles.
- */
-DEVICE_FN uint32_t wgmma_tile(const void *smem)
-{
-    const uint32_t leading = 1;
-    return (smem_address(smem) & 0x3ffffu) >> 4 | leading << 16;
-}
-
-DEVICE_FN uint64_t wgmma_descriptor(uint32_t tile)
-{
-    const uint32_t stride = 1024 >> 4, swizzle_128 = 1;
-    return (uint64_t)(stride | swizzle_128 << 30) << 32 | tile;
 }
 
 #endif

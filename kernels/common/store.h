@@ -7,24 +7,8 @@
 #ifndef COMMON_STORE_H
 #define COMMON_STORE_H
 
+#include "common/layout.h"
 #include "common/num.h"
-#include "common/tma.h"
-
-/* To nearest even; `low` goes to the lower address. */
-DEVICE_FN uint32_t pack_bf16(float low, float high)
-{
-    uint32_t word;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-    return word;
-}
-
-/* To nearest even; beyond 65504 infinity. */
-DEVICE_FN uint32_t pack_fp16(float low, float high)
-{
-    uint32_t word;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-    return word;
-}
 
 #if D_TYPE == TYPE_FLOAT32
 typedef float d_element;
@@ -58,9 +42,9 @@ DEVICE_FN d_element float_to_d(float value)
 DEVICE_FN uint32_t pack_d(float low, float high)
 {
 #if D_TYPE == TYPE_BFLOAT16
-    return pack_bf16(low, high);
+    return convert_to_bf16x2(low, high);
 #else
-    return pack_fp16(low, high);
+    return convert_to_fp16x2(low, high);
 #endif
 }
 

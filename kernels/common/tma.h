@@ -47,13 +47,4 @@ DEVICE_FN void tma_store_commit(void)
 /* Wait until all but the last `pending` (a constant) store groups of this thread have read their shared memory. */
 #define TMA_STORE_WAIT_READ(pending) asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory")
 
-/* Byte `byte` of row `row` in a box stored with 128-, 64- or 32-byte swizzling (`row_bytes`): where TMA puts it. */
-DEVICE_FN uint32_t tma_swizzled(uint32_t row, uint32_t byte, uint32_t row_bytes)
-{
-    /* 16-byte units are exchanged by the address bits just above a 128-byte line: row within 8 lines of 128 bytes. */
-    const uint32_t offset = row * row_bytes + byte;
-    const uint32_t units = row_bytes / 16;
-    return offset ^ ((offset >> 7 & (units - 1)) << 4);
-}
-
 #endif

@@ -36,6 +36,7 @@
 #error "config.h is incomplete"
 #endif
 
+#include "common/layout.h"
 #include "common/pipeline.h"
 #include "common/store.h"
 #include "common/tma.h"
@@ -230,9 +231,10 @@ DEVICE_FN struct scales read_scales(const struct smem *s, uint32_t stage, uint32
 #pragma unroll
     for (int i = 0; i < WAVES * 2; ++i) {
         const uint32_t row = (i / 2 * WARPGROUPS + warpgroup) * 64 + own_row + i % 2 * 8;
-        const float a = scale_value(s->sfa[stage][row], SFA_PACKED, block);
-        scales.of[i / 2][i % 2][0] = a * scale_value(s->sfb[stage][0], SFB_PACKED, block);
-        scales.of[i / 2][i % 2][1] = SPLIT_STEP < 128 ? a * scale_value(s->sfb[stage][1], SFB_PACKED, block) : 0.0f;
+        const float a = scale_value(load_smem_u32(&s->sfa[stage][row]), SFA_PACKED, block);
+        scales.of[i / 2][i % 2][0] = a * scale_value(load_smem_u32(&s->sfb[stage][0]), SFB_PACKED, block);
+        scales.of[i / 2][i % 2][1] =
+            SPLIT_STEP < 128 ? a * scale_value(load_smem_u32(&s->sfb[stage][1]), SFB_PACKED, block) : 0.0f;
     }
     return scales;
 }
