@@ -499,6 +499,7 @@ static void reset(void)
     fake.fail_each_once = false;
     fake.fail_result = CUDA_ERROR_UNKNOWN;
     fake.args_bytes = 0;
+    fake.execute = NULL;
     fake.call_count = fake.launch_count = fake.injected = failed_count = 0;
     for (int i = 0; i < FAKE_DEVICES; ++i)
         fake.devices[i] = h200;

@@ -1,7 +1,7 @@
 /*
  * A CUDA driver without a GPU: a libcuda.so for DG_CUDA_DRIVER_PATH whose "device memory" is host memory, whose copies
  * are memmove, and whose launches are only written down. It keeps the real one's rules about contexts, streams,
- * capture, pointers and tensor maps, so that breaking one is an error here too.
+ * capture, pointers and tensor maps, so that breaking one is an error here too. With `execute` set, launches run.
  *
  * The library exports one variable, `fake`: settings, records, and functions that play the application's part (making
  * contexts and streams, say). Tests open it with fake_open() of fake.h.
@@ -79,6 +79,8 @@ struct fake {
     bool fail_each_once;
     CUresult fail_result; /* CUDA_ERROR_UNKNOWN */
     size_t args_bytes;    /* 0: how much of a kernel's argument a launch copies into its record */
+    /* NULL: launches are only written down. Else this carries them out, at once: tests/emu has one. */
+    void (*execute)(const struct fake_launch *launch, const void *image, size_t image_bytes, const void *args);
 
     /* ---- Records since reset() ---- */
     int call_count; /* all calls; the first FAKE_CALLS are kept */

@@ -142,6 +142,12 @@ CUresult fake_cuFuncLoad(CUfunction function)
     return CUDA_SUCCESS;
 }
 
+/* The section headers come last in a file. */
+static size_t elf_bytes(const unsigned char *elf)
+{
+    return read_le(elf + 40, 8) + read_le(elf + 58, 2) * read_le(elf + 60, 2);
+}
+
 /* A CUfunction or a CUkernel: told apart by which array it points into. */
 static CUkernel kernel_of(CUfunction function)
 {
@@ -214,6 +220,8 @@ CUresult fake_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function
     if (l->args_bytes > 0)
         memcpy(l->args, parameters[0], l->args_bytes);
     ++fake.launch_count;
+    if (fake.execute && !l->captured)
+        fake.execute(l, kernel->image, elf_bytes(kernel->image), parameters[0]);
     return CUDA_SUCCESS;
 }
 
