@@ -24,7 +24,7 @@ LIBS = -ldl -lm -lpthread
 LIB_OBJECTS = $(LIB_SOURCES:%.c=$(BUILD)/obj/%.o) $(LIB_ASSEMBLY:%.S=$(BUILD)/obj/%.o)
 CLI_OBJECTS = $(CLI_SOURCES:%.c=$(BUILD)/obj/%.o)
 
-.PHONY: all test gpu-test bench check check-format check-tidy install format golden docs help clean
+.PHONY: all test test-emu gpu-test bench check check-format check-tidy install format golden docs help clean
 all: $(BUILD)/libdeepgemm.so $(BUILD)/libdeepgemm.a $(BUILD)/deepgemm ## the library, shared and static, and the program
 
 # Rewritten when the compiler or a flag changes, so that everything is built anew then.
@@ -76,6 +76,19 @@ $(BUILD)/tests/sweep: $(BUILD)/obj/tests/gpu/sweep.o $(CLI_INSIDE) $(LIB_OBJECTS
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS) $(JSON_LIBS)
 
+# The emulation: a program that kernels, compiled to shared libraries by its own "NVRTC", find their functions in.
+# Its fibres are x86's.
+EMU_CHECKS := smem_access $(if $(findstring x86_64,$(shell $(CC) -dumpmachine)),emu_asan emu)
+EMU_OBJECTS = $(EMU_SOURCES:%.c=$(BUILD)/obj/%.o)
+$(BUILD)/obj/tests/emu/%.o: EXTRA_CFLAGS = -Itests/emu
+$(BUILD)/emu/emu: $(EMU_OBJECTS) $(LIB_OBJECTS) $(BUILD)/emu/libnvrtc.so $(BUILD)/emu/libcuda.so
+	$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $(EMU_OBJECTS) $(LIB_OBJECTS) $(LIBS)
+$(BUILD)/emu/libnvrtc.so: $(BUILD)/obj/tests/emu/nvrtc.o
+$(BUILD)/emu/libcuda.so: $(BUILD)/obj/tests/fake/fake_cuda.o $(BUILD)/obj/tests/fake/fake_kernels.o
+$(BUILD)/emu/%.so:
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -shared -o $@ $^ $(LIBS)
+
 $(BUILD)/examples/%: examples/%.c $(BUILD)/libdeepgemm.a
 	@mkdir -p $(@D)
 	$(CC) -std=c11 $(WARNINGS) $(CFLAGS) -Iinclude -o $@ $< $(BUILD)/libdeepgemm.a $(ALL_LDFLAGS) $(LIBS)
@@ -86,10 +99,14 @@ $(DEPS)/.done: tests/requirements.txt
 
 test: all test-programs $(DEPS)/.done ## everything that needs no GPU; the last line counts
 	@$(RUN_TESTS) units $(UNIT_TESTS) -- symbols install readme cli model env_doc include_order \
-		sanitizers style
+		sanitizers style $(EMU_CHECKS)
+
+test-emu: $(BUILD)/emu/emu ## of these, the kernels on the emulated GPU; EMU_SEEDS=N for longer
+	@$(RUN_TESTS) units -- $(EMU_CHECKS)
 
 .PHONY: test-programs
-test-programs: $(UNIT_TESTS:%=$(BUILD)/tests/test_%) $(BUILD)/examples/gemm $(BUILD)/tools/env_doc
+test-programs: $(UNIT_TESTS:%=$(BUILD)/tests/test_%) $(BUILD)/examples/gemm $(BUILD)/tools/env_doc \
+	$(if $(findstring emu_asan,$(EMU_CHECKS)),$(BUILD)/emu/emu)
 
 gpu-test: all $(BUILD)/examples/gemm ## the selftest on the GPU
 	$(BUILD)/deepgemm selftest --device cuda

@@ -22,3 +22,10 @@ CLI_SOURCES = \
 
 # Test programs that need no GPU: tests/unit/test_<name>.c each.
 UNIT_TESTS = core sched plan cpu quantize api driver cuda memory gemm scale jit jit_nvrtc jit_cache compile cli judge
+
+# The emulated GPU and its tests, one program: build/emu/emu.
+EMU_SOURCES = \
+	tests/emu/main.c tests/emu/suite.c tests/emu/mutate.c \
+	tests/emu/case.c tests/emu/case_gemm.c tests/emu/case_scale.c tests/emu/case_part.c \
+	tests/emu/clock.c tests/emu/copy.c tests/emu/fibre.c tests/emu/mbarrier.c tests/emu/memory.c tests/emu/numbers.c \
+	tests/emu/report.c tests/emu/sched.c tests/emu/smem.c tests/emu/sync.c tests/emu/tma.c tests/emu/wgmma.c

@@ -18,7 +18,7 @@ run() {
     log="$BUILD/logs/$name.log"
     "$@" >"$log" 2>&1
     code=$?
-    grep -E '^(FAIL|SKIP)' "$log"
+    grep -E '^(FAIL|SKIP|emulation:|mutants:)' "$log"
     line=$(grep -E ': [0-9]+ passed, [0-9]+ failed$' "$log" | tail -1)
     if [ -z "$line" ]; then
         echo "FAIL $name: no count, exit code $code; the end of $log:"
