@@ -108,9 +108,10 @@ test-emu: $(BUILD)/emu/emu ## of these, the kernels on the emulated GPU; EMU_SEE
 test-programs: $(UNIT_TESTS:%=$(BUILD)/tests/test_%) $(BUILD)/examples/gemm $(BUILD)/tools/env_doc \
 	$(if $(findstring emu_asan,$(EMU_CHECKS)),$(BUILD)/emu/emu)
 
-gpu-test: all $(BUILD)/examples/gemm ## the selftest on the GPU
+gpu-test: all $(BUILD)/examples/gemm $(BUILD)/emu/emu ## the selftest on the GPU
 	$(BUILD)/deepgemm selftest --device cuda
 	$(BUILD)/examples/gemm
+	sh tests/gpu/digest.sh $(BUILD)/emu/emu
 	sh tests/gpu/sanitize.sh $(BUILD)/deepgemm
 
 bench: all ## the 56 shapes of bench/shapes/dense.txt against cuBLASLt, on the GPU
