@@ -6,6 +6,7 @@
 #include "tests/emu/mutate.h"
 #include "tests/fake/fake.h"
 
+#include <fnmatch.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -286,13 +287,29 @@ static void compare(const struct tensor *t)
 
 /* ---- Running ------------------------------------------------------------------------------------------------- */
 
+static void check_words(const struct operation *operation, const char *line)
+{
+    char copy[256], *rest = copy;
+    snprintf(copy, sizeof copy, "%s", line);
+    strsep(&rest, " "); /* its name */
+    for (char *word; operation->words && (word = strsep(&rest, " ")) != NULL;) {
+        int i = 0;
+        while (operation->words[i] && fnmatch(operation->words[i], word, 0) != 0)
+            ++i;
+        if (operation->words[i] == NULL)
+            broken("\"%s\" means nothing in a case of %s", word, operation->name);
+    }
+}
+
 static const struct operation *operation_of(const char *line)
 {
     static const struct operation *const all[] = {&gemm_operation, &quantize_operation, &transform_operation,
                                                   &part_operation};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; ++i)
-        if (case_has(line, all[i]->name) && strncmp(line, all[i]->name, strlen(all[i]->name)) == 0)
+        if (case_has(line, all[i]->name) && strncmp(line, all[i]->name, strlen(all[i]->name)) == 0) {
+            check_words(all[i], line);
             return all[i];
+        }
     broken("\"%s\" begins with the name of no operation", line);
 }
 

@@ -24,6 +24,7 @@ void case_digest(const char *line, bool cuda);
 
 struct operation {
     const char *name;
+    const char *const *words;                           /* patterns of what may follow, ended by NULL; NULL: anything */
     void (*prepare)(const char *line);                  /* makes and fills all tensors */
     dg_status (*run)(const char *line, bool on_device); /* the reference, or the kernel */
 };

@@ -2,10 +2,11 @@
  * Cases of dg_gemm and its kernels:
  *
  *   gemm 128x96 m=200 n=300 k=400 [batch=2] [cluster=2x1] [sms=7] [out=bf16|f16|f32] [c=other|d] [sfa=tma] [packed]
- *        [sfb=packed] [store=direct] [pdl] [hopper] [ints]
+ *        [sfb=packed] [store=direct] [pdl] [hopper] [ints] [special]
  *   gemm m=... as above, and [arch=80] [a=cols] [b=spread] [d=cols] ...: without a tile the library chooses
  *
- * The operands are random; `ints`: so small that every sum is exact, in any order and on any device.
+ * The operands are random; `ints`: so small that every sum is exact, in any order and on any device; `special`: some
+ * codes are NaN, zero, denormal or the largest, some packed scales the least power of two or NaN.
  */
 #include "tests/emu/case.h"
 
@@ -28,6 +29,28 @@ static void fill_fp8(struct tensor *t, bool ints)
     tensor_set(t, i, row, col, ints ? (float)(case_below(9) - 4) : case_uniform() * (case_below(4) ? 3.0f : 30.0f));
 }
 
+/* NaN in one row of a hundred elements or so, which leaves others to look at. */
+static void make_special_codes(struct tensor *t)
+{
+    static const uint8_t codes[] = {0x7e, 0xfe, 0x00, 0x80, 0x01, 0x87, 0x08, 0x88};
+    TENSOR_FOR_EACH(t, i, row, col)
+    {
+        uint8_t *code = tensor_at(t, i, row, col);
+        if (row % 7 == 3 && case_below(100) == 0)
+            *code = (uint8_t)(0x7f | case_below(2) << 7);
+        else if (case_below(16) == 0)
+            *code = codes[case_below(sizeof codes)];
+    }
+}
+
+static void make_special_scales(struct tensor *t)
+{
+    if (t->host.dtype == DG_INT32)
+        TENSOR_FOR_EACH(t, i, row, col)
+    if (case_below(4) == 0)
+        ((uint8_t *)tensor_at(t, i, row, col))[case_below(4)] = case_below(4) ? 0 : 255;
+}
+
 static void fill_scales(struct tensor *t, bool ints)
 {
     TENSOR_FOR_EACH(t, i, row, col)
@@ -42,10 +65,10 @@ static void fill_scales(struct tensor *t, bool ints)
     }
 }
 
-static void fill_output(struct tensor *t)
+static void fill_output(struct tensor *t, bool ints)
 {
     TENSOR_FOR_EACH(t, i, row, col)
-    tensor_set(t, i, row, col, (float)(case_below(64) - 32));
+    tensor_set(t, i, row, col, ints ? (float)(case_below(64) - 32) : 32.0f * case_uniform());
 }
 
 /* As TMA loads them (columns contiguous, 16 bytes aligned), or as they come. */
@@ -81,9 +104,15 @@ static void prepare(const char *line)
     fill_fp8(b, ints);
     fill_scales(sfa, ints);
     fill_scales(sfb, ints);
-    fill_output(d);
+    if (case_has(line, "special")) {
+        make_special_codes(a);
+        make_special_codes(b);
+        make_special_scales(sfa);
+        make_special_scales(sfb);
+    }
+    fill_output(d, ints);
     if (c && c != d)
-        fill_output(c);
+        fill_output(c, ints);
     if (case_has(line, "hopper") && !ints)
         d->within = 5e-6; /* deepgemm.h */
 }
@@ -160,4 +189,10 @@ static dg_status run(const char *line, bool on_device)
     return status;
 }
 
-const struct operation gemm_operation = {"gemm", prepare, run};
+static const char *const words[] = {
+    "[0-9]*x[0-9]*", "m=[0-9]*",    "n=[0-9]*",   "k=[0-9]*",     "batch=[0-9]*", "cluster=[0-9]x[0-9]",
+    "sms=[0-9]*",    "arch=[0-9]*", "out=bf16",   "out=f16",      "out=f32",      "c=other",
+    "c=d",           "sfa=tma",     "packed",     "store=direct", "pdl",          "hopper",
+    "ints",          "special",     "sfb=packed", "[abd]=cols",   "[abd]=spread", NULL};
+
+const struct operation gemm_operation = {"gemm", words, prepare, run};

@@ -105,4 +105,4 @@ static dg_status run(const char *line, bool on_device)
     return status;
 }
 
-const struct operation part_operation = {"part", prepare, run};
+const struct operation part_operation = {"part", NULL, prepare, run};

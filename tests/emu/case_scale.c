@@ -2,10 +2,10 @@
  * Cases of dg_quantize_fp8 and dg_transform_scale and their kernels:
  *
  *   quantize m=200 k=300 [batch=2] [gran=1x128|128x128|128x1] [x=f32|f16|bf16] [round] [packed] [x=cols] [q=cols]
- *            [sf=cols] [x=spread] ... [special] [sms=1] [arch=80] [pdl]
+ *            [sf=cols] [x=spread] ... [special] [zeros] [sms=1] [arch=80] [pdl]
  *   transform m=200 groups=9 [batch=2] [pack] [unpack] [round] [src=cols] [dst=cols] [special] [sms=1] [pdl]
  *
- * special: some elements are NaN, infinite, tiny or huge.
+ * special: some elements are NaN, infinite, tiny or huge; zeros: some groups are nothing but zeros.
  */
 #include "tests/emu/case.h"
 
@@ -48,7 +48,10 @@ static void prepare_quantize(const char *line)
                      packed ? ceil_div(groups, 4) : groups, case_layout(line, "sf"), 4, 0);
     out->output = sf->output = true;
     TENSOR_FOR_EACH(in, b, r, c)
-    tensor_set(in, b, r, c, any_value(case_has(line, "special") && c % 3 == 0));
+    {
+        const bool zero = case_has(line, "zeros") && (r / gran_mn + c / gran_k) % 3 == 0;
+        tensor_set(in, b, r, c, zero ? 0.0f : any_value(case_has(line, "special") && c % 3 == 0));
+    }
 }
 
 static dg_status run_quantize(const char *line, bool on_device)
@@ -65,7 +68,12 @@ static dg_status run_quantize(const char *line, bool on_device)
     return dg_quantize_fp8(NULL, &args, NULL);
 }
 
-const struct operation quantize_operation = {"quantize", prepare_quantize, run_quantize};
+static const char *const quantize_words[] = {
+    "m=[0-9]*",   "k=[0-9]*", "batch=[0-9]*", "sms=[0-9]*", "arch=[0-9]*", "gran=1x128", "gran=128x128",
+    "gran=128x1", "x=f32",    "x=f16",        "x=bf16",     "[xq]=cols",   "sf=cols",    "[xq]=spread",
+    "sf=spread",  "round",    "packed",       "pdl",        "special",     "zeros",      NULL};
+
+const struct operation quantize_operation = {"quantize", quantize_words, prepare_quantize, run_quantize};
 
 /* ---- dg_transform_scale ---------------------------------------------------------------------------------------- */
 
@@ -105,4 +113,8 @@ static dg_status run_transform(const char *line, bool on_device)
     return dg_transform_scale(NULL, &args, NULL);
 }
 
-const struct operation transform_operation = {"transform", prepare_transform, run_transform};
+static const char *const transform_words[] = {"m=[0-9]*", "groups=[0-9]*", "batch=[0-9]*", "sms=[0-9]*", "arch=[0-9]*",
+                                              "src=cols", "src=spread",    "dst=cols",     "dst=spread", "pack",
+                                              "unpack",   "round",         "pdl",          "special",    NULL};
+
+const struct operation transform_operation = {"transform", transform_words, prepare_transform, run_transform};

@@ -81,7 +81,7 @@ void copy_async_4(void *smem, const void *global, int valid)
                           .global = valid ? global : NULL};
     groups->open.copies = copy;
     ++groups->open.on_their_way;
-    emu_landing_begin(self->warp->block, offset, 4, "copy_async_4");
+    emu_landing_begin(self->warp->block, offset, 4, "copy_async_4", false);
     emu_schedule(&copy->event, emu_due(DELAY_COPY), land);
 }
 

@@ -300,7 +300,7 @@ uint32_t emu_offset(const struct block *block, const void *pointer, uint32_t byt
 void emu_smem_write(struct thread *thread, struct block *block, uint32_t offset, const void *data, uint32_t bytes);
 void emu_smem_read(struct thread *thread, struct block *block, uint32_t offset, void *data, uint32_t bytes);
 /* Asynchronous writes: announced, then done. `writer`: a slot; `time`: its clock then. */
-void emu_landing_begin(struct block *block, uint32_t offset, uint32_t bytes, const char *what);
+void emu_landing_begin(struct block *block, uint32_t offset, uint32_t bytes, const char *what, bool async);
 void emu_landing_end(struct block *block, uint32_t offset, uint32_t bytes, uint32_t writer, uint32_t time, bool async);
 /* Whether a thread may read, or have read by the asynchronous proxy. Start with a zero `last`. */
 struct check {

@@ -156,7 +156,9 @@ int main(int argc, char **argv)
         spoil(o.spoil);
     if (o.digest)
         case_digest(o.line, o.cuda);
-    else
+    else {
         case_run(o.line, o.seed, o.seeds > 0 ? o.seeds : 1);
+        printf("%d seeds: nothing wrong\n", o.seeds > 0 ? o.seeds : 1);
+    }
     return 0;
 }

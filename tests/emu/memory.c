@@ -20,11 +20,6 @@ void emu_memory(void *data, size_t bytes, bool writable)
     ranges[range_count++] = (struct range){data, NULL, bytes, writable};
 }
 
-void emu_memory_forget(void)
-{
-    range_count = 0;
-}
-
 bool emu_memory_known(uint64_t address, uint64_t bytes, bool write)
 {
     for (int i = 0; i < range_count; ++i) {

@@ -288,10 +288,12 @@ void store_cluster_u32(uint32_t *p, uint32_t rank, uint32_t value)
 
 /* ---- Asynchronous accesses ----------------------------------------------------------------------------------- */
 
-/* Until it lands, what was there may be gone already, or not. */
-void emu_landing_begin(struct block *block, uint32_t offset, uint32_t bytes, const char *what)
+/* Until it lands, what was there may be gone already, or not; whoever wrote that must have done so before. */
+void emu_landing_begin(struct block *block, uint32_t offset, uint32_t bytes, const char *what, bool async)
 {
+    struct check check = {.thread = emu.self, .block = block, .what = what, .async = async};
     check_write(block, offset, bytes, what);
+    emu_check_read(&check, offset, bytes);
     for (uint32_t i = offset / 4; i < (offset + bytes + 3) / 4; ++i)
         block->smem.words[i].landing = 1;
     if (emu_below(2))

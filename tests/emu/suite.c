@@ -87,9 +87,20 @@ static void add_small(int seeds)
             jobs[i].seeds = seeds;
 }
 
+/* The line of a mutant, once, without one: what is found there must be the mutant's. */
+static void add_control(const char *line, unsigned groups)
+{
+    const struct job job = {.group = PARTS, .line = line};
+    for (int i = 0; i < job_count; ++i)
+        if (jobs[i].mutant == NULL && jobs[i].spoil == NULL && strcmp(jobs[i].line, line) == 0)
+            return;
+    add(&job, 1, groups, MUTANT_SEEDS);
+}
+
 static void add_mutants(unsigned groups)
 {
     for (size_t i = 0; i < mutant_count; ++i) {
+        add_control(mutants[i].line, groups);
         const struct job job = {.group = MUTANTS, .line = mutants[i].line, .mutant = mutants[i].name, .report = ""};
         add(&job, 1, groups, MUTANT_SEEDS);
     }
@@ -126,7 +137,7 @@ static void become(const struct job *job)
         setenv("EMU_KERNEL", job->kernel, 1);
     dup2(job->output, STDOUT_FILENO);
     dup2(job->output, STDERR_FILENO);
-    alarm(SECONDS);
+    alarm((unsigned)(SECONDS + job->seeds));
     execv("/proc/self/exe", (char *const *)(void *)argv);
     _exit(CASE_BROKEN);
 }

@@ -384,7 +384,6 @@ void emu_sync_thread_end(struct thread *thread)
     struct warp *warp = thread->warp;
     struct meeting *m = &warp->meeting;
     --warp->block->alive;
-    emu_remote_flush(thread);
     if (m->arrived != 0 && m->arrived == warp->alive) {
         m->arrived = 0;
         if (m->act(warp))

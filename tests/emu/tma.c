@@ -244,7 +244,7 @@ static void begin_load(const struct box *box, struct block *block, const void *p
     if (!barrier->published)
         emu_wrong("TMA counts at %s, but mbarrier_init_fence is missing after its initialisation",
                   emu_place(barrier->offset).s);
-    emu_landing_begin(block, offset, box->lines * box->row_bytes, "a TMA load");
+    emu_landing_begin(block, offset, box->lines * box->row_bytes, "a TMA load", true);
     for (uint32_t first = 0; first < box->lines;) {
         struct load *load = malloc(sizeof *load);
         const uint32_t left = box->lines - first;

@@ -469,6 +469,9 @@ void emu_products_end(struct warp *warp)
     if ((products ? products->issued : 0) != (first ? first->issued : 0))
         emu_wrong("warp %u has issued %u wgmmas, the first warp of its warpgroup %u", warp->index,
                   products ? products->issued : 0, first ? first->issued : 0);
+    if ((products ? products->committed : 0) != (first ? first->committed : 0))
+        emu_wrong("warp %u has committed %u groups of wgmmas, the first warp of its warpgroup %u", warp->index,
+                  products ? products->committed : 0, first ? first->committed : 0);
     if (products && products->open)
         emu_wrong("warp %u ends with wgmmas that it has not committed", warp->index);
     if (products && products->sums)

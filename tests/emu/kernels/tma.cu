@@ -189,6 +189,29 @@ DEVICE_FN void landed_but_not_waited_for(const struct part_args *args)
     }
 }
 
+DEVICE_FN void loaded_onto_words_of_another(const struct part_args *args)
+{
+    begin_barrier(1);
+    if (thread_index() == 32)
+        store_smem_u32(WORD(0), 1);
+    if (FIRST) {
+        mbarrier_arrive_expect(BARRIER, BOX_BYTES);
+        tma_load(&args->plain, BARRIER, SMEM, 0, 0, 0);
+    }
+    mbarrier_wait(BARRIER, 0);
+}
+
+DEVICE_FN void loaded_onto_words_not_fenced(const struct part_args *args)
+{
+    begin_barrier(1);
+    if (FIRST) {
+        store_smem_u32(WORD(0), 1);
+        mbarrier_arrive_expect(BARRIER, BOX_BYTES);
+        tma_load(&args->plain, BARRIER, SMEM, 0, 0, 0);
+    }
+    mbarrier_wait(BARRIER, 0);
+}
+
 DEVICE_FN void loaded_onto_a_load(const struct part_args *args)
 {
     begin_barrier(1);
