@@ -444,6 +444,14 @@ DG_API dg_status dg_cache_directory(char *buffer, size_t bytes);
  */
 DG_API dg_status dg_compiler_query(int32_t *version, char *path, size_t bytes);
 
+/*
+ * Names the folders in which a Python that has loaded this library looks for packages (sys.path), ':' between them:
+ * NVRTC is then searched in their nvidia-cuda-nvrtc packages before those of other Pythons. Replaces what was named
+ * before; NULL names none. Looks at no file yet, and changes nothing once NVRTC is loaded. Fails with
+ * DG_ERROR_OUT_OF_MEMORY.
+ */
+DG_API dg_status dg_compiler_packages(const char *folders);
+
 /* ---- Advanced: memory without the CUDA toolkit --------------------------------------------------------------- */
 
 /*

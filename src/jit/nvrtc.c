@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <link.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -291,6 +292,49 @@ static bool try_user_packages(struct search *search)
            try_prefix(search, prefix);
 }
 
+/* ---- The folders that dg_compiler_packages names ------------------------------------------------------------------
+ */
+
+/* Never freed: a search may be reading it. */
+struct folders {
+    struct folders *previous;
+    char text[];
+};
+
+static _Atomic(struct folders *) named;
+
+dg_status dg_compiler_packages(const char *folders)
+{
+    operation_begin("dg_compiler_packages");
+    const size_t bytes = folders ? strlen(folders) + 1 : 1;
+    struct folders *latest = malloc(sizeof *latest + bytes);
+    if (latest == NULL)
+        return fail(DG_ERROR_OUT_OF_MEMORY, "%zu bytes for the names of folders could not be allocated", bytes);
+    memcpy(latest->text, folders ? folders : "", bytes);
+    latest->previous = atomic_load(&named);
+    while (!atomic_compare_exchange_weak(&named, &latest->previous, latest))
+        ;
+    return DG_SUCCESS;
+}
+
+static bool try_named(struct search *search)
+{
+    const struct folders *latest = atomic_load(&named);
+    const char *rest = latest ? latest->text : "";
+    while (*rest) {
+        const size_t length = strcspn(rest, ":");
+        char folder[NVRTC_PATH_BYTES];
+        if (length > 0 && snprintf(folder, sizeof folder, "%.*s", (int)length, rest) < (int)sizeof folder &&
+            try_pattern(search, folder, PACKAGE_LIBRARY))
+            return true;
+        rest += length + (rest[length] == ':');
+    }
+    return false;
+}
+
+/* ---- Other Pythons ------------------------------------------------------------------------------------------------
+ */
+
 /* An active environment of venv or conda. */
 static bool try_environments(struct search *search)
 {
@@ -319,8 +363,8 @@ static bool try_path(struct search *search)
 static bool try_python(struct search *search)
 {
     /* Debian's Python lives in /usr and installs into /usr/local. */
-    return try_environments(search) || try_own_packages(search) || try_interpreter(search) || try_path(search) ||
-           try_user_packages(search) || try_prefix(search, "/usr/local");
+    return try_named(search) || try_environments(search) || try_own_packages(search) || try_interpreter(search) ||
+           try_path(search) || try_user_packages(search) || try_prefix(search, "/usr/local");
 }
 
 /* ---- The search -------------------------------------------------------------------------------------------------- */

@@ -177,6 +177,32 @@ TEST(toolkits_are_searched_in_order_past_old_ones)
     EXPECT_FOUND(search_for(NVRTC_IN_TOOLKIT, NULL), 12060, "/home/lib64/");
 }
 
+static void name_folders(void)
+{
+    char folders[SCENE_PATH * 3];
+    snprintf(folders, sizeof folders, "/nowhere::%s", scene_path("target"));
+    if (dg_compiler_packages("/other") != DG_SUCCESS || dg_compiler_packages(folders) != DG_SUCCESS)
+        _exit(1);
+}
+
+static void name_no_folders(void)
+{
+    name_folders();
+    dg_compiler_packages(NULL);
+}
+
+/* As Python's PYTHONPATH and `pip install --target` have them. */
+TEST(folders_that_are_named_come_first)
+{
+    begin_search();
+    build_fake(scene_path("env/lib/python3.11/site-packages/nvidia/cu13/lib/libnvrtc.so.13"), 13, 7);
+    build_fake(scene_path("target/nvidia/cu13/lib/libnvrtc.so.13"), 13, 6);
+    setenv("VIRTUAL_ENV", scene_path("env"), 1);
+    EXPECT_FOUND(search_for(NVRTC_IN_PYTHON, name_folders), 13060, "/target/");
+    EXPECT_FOUND(search_for(NVRTC_IN_PYTHON, name_no_folders), 13070, "/env/");
+    EXPECT_FOUND(search_for(NVRTC_IN_PYTHON, NULL), 13070, "/env/");
+}
+
 static void call_as_python(void)
 {
     program_invocation_name = (char *)(uintptr_t)scene_path("env/bin/python3");
