@@ -24,7 +24,7 @@ LIBS = -ldl -lm -lpthread
 LIB_OBJECTS = $(LIB_SOURCES:%.c=$(BUILD)/obj/%.o) $(LIB_ASSEMBLY:%.S=$(BUILD)/obj/%.o)
 CLI_OBJECTS = $(CLI_SOURCES:%.c=$(BUILD)/obj/%.o)
 
-.PHONY: all test test-emu gpu-test bench check check-format check-tidy install format golden docs help clean
+.PHONY: all python test test-emu gpu-test bench check check-format check-tidy install format golden docs help clean
 all: $(BUILD)/libdeepgemm.so $(BUILD)/libdeepgemm.a $(BUILD)/deepgemm ## the library, shared and static, and the program
 
 # Rewritten when the compiler or a flag changes, so that everything is built anew then.
@@ -59,6 +59,24 @@ $(BUILD)/libdeepgemm.a: $(LIB_OBJECTS)
 
 $(BUILD)/deepgemm: $(CLI_OBJECTS) $(BUILD)/libdeepgemm.a
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS) $(JSON_LIBS)
+
+# ---- Python ----------------------------------------------------------------------------------------------------------
+PYTHON ?= python3
+PYTHON_OBJECTS = $(PYTHON_SOURCES:%.c=$(BUILD)/obj/%.o)
+PYTHON_HEADERS := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)
+PYTHON_PACKAGE = $(BUILD)/python/deep_gemm
+PYTHON_FILES := $(shell find python -name '*.py' -o -name '*.pyi' -o -name py.typed)
+
+python: $(PYTHON_PACKAGE)/_C.abi3.so ## the Python package, for PYTHONPATH=build/python (pip install . makes its own)
+
+$(BUILD)/obj/python/%.o: EXTRA_CFLAGS = -isystem $(PYTHON_HEADERS)
+
+# Python's own names come from the interpreter that loads it.
+$(PYTHON_PACKAGE)/_C.abi3.so: $(PYTHON_OBJECTS) $(LIB_OBJECTS) python/ext/exports.map $(PYTHON_FILES)
+	@mkdir -p $(@D)
+	cp -r python/deep_gemm python/deep_gemm_cpp.py $(BUILD)/python/
+	$(CC) $(ALL_LDFLAGS) -shared -Wl,-z,noexecstack,-z,nodelete -Wl,--version-script=python/ext/exports.map \
+		-o $@ $(PYTHON_OBJECTS) $(LIB_OBJECTS) $(LIBS)
 
 # ---- Tests --------------------------------------------------------------------------------------------------------
 # Unit tests link the library's objects, not the library, so that they can reach inside.
@@ -118,7 +136,7 @@ bench: all ## the 56 shapes of bench/shapes/dense.txt against cuBLASLt, on the G
 	$(BUILD)/deepgemm bench --device cuda --shapes bench/shapes/dense.txt
 
 # ---- Checks and installation --------------------------------------------------------------------------------------
-C_FILES = $(shell find include src kernels cli tests examples tools -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp')
+C_FILES = $(shell find include src kernels cli python tests examples tools -name '*.[ch]' -o -name '*.cu' -o -name '*.cpp')
 
 check: check-format check-tidy ## what reviewers insist on: clang-format and clang-tidy
 check-format:
@@ -126,7 +144,8 @@ check-format:
 check-tidy:
 	@mkdir -p $(BUILD)
 	@command -v clang-tidy
-	clang-tidy --quiet $(LIB_SOURCES) $(CLI_SOURCES) -- -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -I. 2>$(BUILD)/clang-tidy.log
+	clang-tidy --quiet $(LIB_SOURCES) $(CLI_SOURCES) $(PYTHON_SOURCES) -- -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -I. \
+		-isystem $(PYTHON_HEADERS) 2>$(BUILD)/clang-tidy.log
 
 format: ## apply .clang-format
 	clang-format -i $(C_FILES)

@@ -29,3 +29,9 @@ EMU_SOURCES = \
 	tests/emu/case.c tests/emu/case_gemm.c tests/emu/case_scale.c tests/emu/case_part.c \
 	tests/emu/clock.c tests/emu/copy.c tests/emu/fibre.c tests/emu/mbarrier.c tests/emu/memory.c tests/emu/numbers.c \
 	tests/emu/report.c tests/emu/sched.c tests/emu/smem.c tests/emu/sync.c tests/emu/tma.c tests/emu/wgmma.c
+
+# The Python extension deep_gemm._C, which holds the library too.
+PYTHON_SOURCES = \
+	python/ext/arguments.c python/ext/call.c python/ext/gemm.c python/ext/hooks.c python/ext/machine.c \
+	python/ext/module.c python/ext/producer.c python/ext/scale.c python/ext/setting.c python/ext/view.c \
+	python/ext/view_array.c python/ext/view_capsule.c python/ext/view_torch.c

@@ -17,4 +17,5 @@ expect "cpu" only src/cpu core shared plan cpu
 expect "ops" only src/ops core shared plan jit cuda cpu ops
 expect "kernels" only kernels common shared
 expect "cli includes nothing of src" sh -c '! grep -rnE "#include \"(core|shared|plan|jit|cuda|cpu|ops|src)/" cli'
+expect "python includes nothing of src" sh -c '! grep -rnE "#include \"((core|shared|plan|jit|cuda|cpu|ops|src)/|\.\.)" python'
 finish include_order

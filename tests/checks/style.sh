@@ -5,5 +5,5 @@ for tool in clang clang-format clang-tidy; do
 done
 expect "clang-format" make -s check-format
 expect "clang-tidy" make -s check-tidy
-expect "a build by clang" make -s -j2 BUILD="$BUILD-clang" CC=clang CFLAGS="-O1 -Werror" all
+expect "a build by clang" make -s -j2 BUILD="$BUILD-clang" CC=clang CFLAGS="-O1 -Werror" all python
 finish style

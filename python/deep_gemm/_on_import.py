@@ -1,0 +1,41 @@
+"""Imports _torch_ops when torch._dynamo is there, or when it comes: torch.compile brings it, and whoever does not
+compile waits for nothing."""
+
+import importlib.util
+import sys
+
+TRIGGER = 'torch._dynamo'
+
+
+class _Finder:
+    """Waits for one import and then leaves."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != TRIGGER:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            _run_after(spec.loader)
+        return spec
+
+
+def _run_after(loader):
+    execute = loader.exec_module
+
+    def exec_module(module):
+        execute(module)
+        register()
+
+    loader.exec_module = exec_module
+
+
+def register():
+    from . import _torch_ops  # noqa: F401
+
+
+def watch():
+    if TRIGGER in sys.modules:
+        register()
+    else:
+        sys.meta_path.insert(0, _Finder())

@@ -1,0 +1,3 @@
+"""Names of release 1."""
+
+from . import gemm, utils

@@ -1,0 +1,29 @@
+"""Asking before a call."""
+
+from . import _C, _unbuilt
+
+_GEMMS = {
+    stem + kind: 'fp8_gemm_' + kind for stem in ('fp8_gemm_', 'fp8_fp4_gemm_') for kind in ('nt', 'nn', 'tn', 'tt')
+}
+_SAME = {
+    'fp8_m_grouped_gemm_nt_masked',
+    'm_grouped_fp8_gemm_nt_masked',
+    'm_grouped_fp8_gemm_nt_contiguous',
+    'm_grouped_fp8_gemm_nn_contiguous',
+    'bf16_m_grouped_gemm_nt_masked',
+    'm_grouped_gemm_fp8_fp8_bf16_nt_contiguous',
+    'm_grouped_gemm_fp8_fp8_bf16_nt_masked',
+}
+
+
+def is_supported(function, *args, **kwargs) -> bool:
+    """Whether a function of this package (itself, or its name) has a kernel; with arguments, whether it would take
+    them. last_error() has the library's reason."""
+    name = function if isinstance(function, str) else function.__name__
+    if name in _unbuilt.NAMES or name in _SAME:
+        return False
+    if name in _GEMMS and (args or kwargs):
+        return _C.gemm_is_supported(_GEMMS[name], *args, **kwargs)
+    import deep_gemm
+
+    return hasattr(deep_gemm, name)

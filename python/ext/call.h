@@ -1,0 +1,51 @@
+/*
+ * One call of a Python function: turns Python's tensors into dg_tensors, keeps what they borrow until the end, and
+ * knows the stream to run on.
+ *
+ * A call begins as `struct call call = {.function = "name"}` and always ends with call_end.
+ */
+#ifndef EXT_CALL_H
+#define EXT_CALL_H
+
+#include "dlpack.h"
+#include "py.h"
+
+#include <deepgemm.h>
+
+enum { CALL_HELD = 12 };
+
+struct held {
+    void *what;
+    void (*release)(void *what);
+};
+
+struct call {
+    const char *function;
+    const struct dl_exchange *exchange; /* of the first GPU tensor whose type has one */
+    bool has_stream;
+    dg_stream stream; /* of the caller, once has_stream */
+    int held_count;
+    struct held held[CALL_HELD];
+};
+
+enum tensor_role { TENSOR_INPUT, TENSOR_OUTPUT };
+
+/* The view of `object`, called `name` in sentences. All return false with a Python exception set. */
+bool call_tensor(struct call *call, const char *name, PyObject *object, enum tensor_role role, dg_tensor *tensor);
+
+/* A (tensor, scales) tuple or list. */
+bool call_pair(struct call *call, const char *name, const char *scale_name, PyObject *object, dg_tensor *tensor,
+               dg_tensor *scales);
+
+/* Keep `what` until the end of the call. */
+bool call_hold(struct call *call, void *what, void (*release)(void *what));
+
+/* The stream that the caller's framework queues work of `device` on now; `object` is one of its tensors, or NULL. */
+bool call_stream(struct call *call, int32_t device, PyObject *object);
+
+void call_end(struct call *call);
+
+/* The library's sentence as RuntimeError, or None. */
+PyObject *call_result(dg_status status);
+
+#endif

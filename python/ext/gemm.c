@@ -1,0 +1,197 @@
+/* fp8_gemm_{nt,nn,tn,tt}. */
+#include "arguments.h"
+#include "call.h"
+#include "functions.h"
+
+#include <string.h>
+
+enum { A, B, D, C, RECIPE, RECIPE_A, RECIPE_B, COMPILED_DIMS, DISABLE_UE8M0_CAST, ALPHA, EPILOGUE, COUNT };
+
+#define ARGUMENTS                                                                                                      \
+    {                                                                                                                  \
+        [A] = {"a", ARGUMENT_OBJECT, true, 0, "lhs"}, [B] = {"b", ARGUMENT_OBJECT, true, 0, "rhs"},                    \
+        [D] = {"d", ARGUMENT_OBJECT, true, 0, "out"}, [C] = {"c", ARGUMENT_OBJECT, false, 0, NULL},                    \
+        [RECIPE] = {"recipe", ARGUMENT_OBJECT, false, 0, NULL},                                                        \
+        [RECIPE_A] = {"recipe_a", ARGUMENT_OBJECT, false, 0, NULL},                                                    \
+        [RECIPE_B] = {"recipe_b", ARGUMENT_OBJECT, false, 0, NULL},                                                    \
+        [COMPILED_DIMS] = {"compiled_dims", ARGUMENT_UNUSED, false, 0, "compiled_dim"},                                \
+        [DISABLE_UE8M0_CAST] = {"disable_ue8m0_cast", ARGUMENT_UNUSED, false, 0, NULL},                                \
+        [ALPHA] = {"alpha", ARGUMENT_NONE, false, 0, NULL}, [EPILOGUE] = {"epilogue", ARGUMENT_NONE, false, 0, NULL},  \
+    }
+
+/* Which operand is given transposed: A as [K,M], B as [K,N]. */
+struct form {
+    struct signature signature;
+    bool a_transposed, b_transposed;
+};
+
+static const struct form forms[] = {
+    {{"fp8_gemm_nt", COUNT, ARGUMENTS}, false, false},
+    {{"fp8_gemm_nn", COUNT, ARGUMENTS}, false, true},
+    {{"fp8_gemm_tn", COUNT, ARGUMENTS}, true, true},
+    {{"fp8_gemm_tt", COUNT, ARGUMENTS}, true, false},
+};
+enum { NT, NN, TN, TT };
+
+/* ---- Arguments --------------------------------------------------------------------------------------------------- */
+
+static bool disagree(const struct call *call)
+{
+    PyErr_Format(PyExc_RuntimeError,
+                 "%s: recipe_a and recipe_b are pairs (gran_mn, gran_k), given together, with one gran_k, and without "
+                 "another recipe",
+                 call->function);
+    return false;
+}
+
+/* (gran_m, gran_n, gran_k), or a pair (gran_mn, gran_k) for each operand; zeros for neither. */
+static bool read_recipe(const struct call *call, const union value *values, int32_t *recipe)
+{
+    PyObject *const whole = values[RECIPE].object, *const a = values[RECIPE_A].object,
+                    *const b = values[RECIPE_B].object;
+    int32_t of_a[2], of_b[2], given[3];
+    if (whole && !argument_integers(call->function, "recipe", whole, 3, recipe))
+        return false;
+    if (a == NULL && b == NULL)
+        return true;
+    if (a == NULL || b == NULL)
+        return disagree(call);
+    if (!argument_integers(call->function, "recipe_a", a, 2, of_a) ||
+        !argument_integers(call->function, "recipe_b", b, 2, of_b))
+        return false;
+    given[0] = of_a[0], given[1] = of_b[0], given[2] = of_a[1];
+    if (of_a[1] != of_b[1] || (whole && memcmp(given, recipe, sizeof given) != 0))
+        return disagree(call);
+    memcpy(recipe, given, sizeof given);
+    return true;
+}
+
+static void transpose(dg_tensor *tensor)
+{
+    if (tensor->ndim >= 2) /* else the library refuses it */
+        *tensor = dg_transposed(*tensor);
+}
+
+static bool read_arguments(struct call *call, const struct form *form, const union value *values, dg_gemm_args *args)
+{
+    if (!call_pair(call, "a", "sfa", values[A].object, &args->a, &args->sfa) ||
+        !call_pair(call, "b", "sfb", values[B].object, &args->b, &args->sfb) ||
+        !call_tensor(call, "d", values[D].object, TENSOR_OUTPUT, &args->d))
+        return false;
+    if (values[C].object && !call_tensor(call, "c", values[C].object, TENSOR_INPUT, &args->c))
+        return false;
+    if (form->a_transposed) {
+        transpose(&args->a);
+        transpose(&args->sfa);
+    }
+    if (form->b_transposed) {
+        transpose(&args->b);
+        transpose(&args->sfb);
+    }
+    return read_recipe(call, values, args->recipe);
+}
+
+/* ---- Calls ------------------------------------------------------------------------------------------------------- */
+
+/* A launch on a GPU is short and keeps the GIL; the CPU's own computing gives it to others. */
+static dg_status run(const dg_gemm_args *args, dg_stream stream)
+{
+    PyThreadState *state = args->d.device < 0 ? PyEval_SaveThread() : NULL;
+    const dg_status status = dg_gemm(NULL, args, stream);
+    if (state)
+        PyEval_RestoreThread(state);
+    return status;
+}
+
+static PyObject *gemm(const struct form *form, PyObject *const *args, Py_ssize_t positional, PyObject *keywords)
+{
+    union value values[COUNT];
+    struct call call = {.function = form->signature.function};
+    dg_gemm_args gemm_args = DG_GEMM_ARGS_INIT;
+    PyObject *result = NULL;
+    if (!arguments_parse(&form->signature, args, positional, keywords, values))
+        return NULL;
+    if (read_arguments(&call, form, values, &gemm_args))
+        result = call_result(run(&gemm_args, call.stream));
+    call_end(&call);
+    return result;
+}
+
+#define GEMM(name, which)                                                                                              \
+    static PyObject *name(PyObject *module, PyObject *const *args, Py_ssize_t positional, PyObject *keywords)          \
+    {                                                                                                                  \
+        (void)module;                                                                                                  \
+        return gemm(&forms[which], args, positional, keywords);                                                        \
+    }
+GEMM(fp8_gemm_nt, NT)
+GEMM(fp8_gemm_nn, NN)
+GEMM(fp8_gemm_tn, TN)
+GEMM(fp8_gemm_tt, TT)
+
+/* ---- The question ------------------------------------------------------------------------------------------------ */
+
+static const struct form *find_form(PyObject *name)
+{
+    for (size_t i = 0; PyUnicode_Check(name) && i < sizeof forms / sizeof forms[0]; ++i)
+        if (PyUnicode_CompareWithASCIIString(name, forms[i].signature.function) == 0)
+            return &forms[i];
+    PyErr_Format(PyExc_RuntimeError, "is_supported: no function %R", name);
+    return NULL;
+}
+
+/* A refusal of ours is an answer; what is no tensor at all stays the TypeError that the call would raise. */
+static PyObject *answer(bool supported)
+{
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_RuntimeError))
+        return NULL;
+    PyErr_Clear();
+    return PyBool_FromLong(supported);
+}
+
+/* gemm_is_supported(function, *args, **kwargs): the same arguments as the function's. */
+static PyObject *gemm_is_supported(PyObject *module, PyObject *const *args, Py_ssize_t positional, PyObject *keywords)
+{
+    union value values[COUNT];
+    dg_gemm_args gemm_args = DG_GEMM_ARGS_INIT;
+    (void)module;
+    const struct form *form = positional > 0 ? find_form(args[0]) : find_form(Py_None);
+    if (form == NULL || !arguments_parse(&form->signature, args + 1, positional - 1, keywords, values))
+        return NULL;
+    struct call call = {.function = form->signature.function};
+    const bool supported = read_arguments(&call, form, values, &gemm_args) && dg_is_supported(NULL, &gemm_args);
+    call_end(&call);
+    return answer(supported);
+}
+
+#define SIGNATURE                                                                                                      \
+    "(a, b, d, c=None, recipe=None, recipe_a=None, recipe_b=None, compiled_dims='nk', disable_ue8m0_cast=False, "      \
+    "alpha=None, epilogue=None)\n--\n\n"
+#define SIGNATURE_T                                                                                                    \
+    "(a, b, d, c=None, recipe=None, recipe_a=None, recipe_b=None, compiled_dims='mn', disable_ue8m0_cast=False, "      \
+    "alpha=None, epilogue=None)\n--\n\n"
+#define DETAILS                                                                                                        \
+    "a and b are pairs (tensor, scales), tuples or lists:\n"                                                           \
+    "  a       float8_e4m3fn; scales of 1 x 128: float32 [M, ceil(K/128)], or int32 [M, ceil(K/512)] of four UE8M0\n"  \
+    "          bytes each\n"                                                                                           \
+    "  b       float8_e4m3fn; scales of 128 x 128: float32 [ceil(N/128), ceil(K/128)], or int32\n"                     \
+    "          [ceil(N/128), ceil(K/512)]\n"                                                                           \
+    "  d       [M,N] bfloat16, float16 or float32, written\n"                                                          \
+    "  c       None, or of d's shape and type: d itself, or apart from it\n"                                           \
+    "  recipe  None or (1, 128, 128); recipe_a=(1, 128) with recipe_b=(128, 128) says the same\n"                      \
+    "Any strides; M, N and K may be 0. With a leading dimension everywhere, one product for each batch entry.\n"       \
+    "compiled_dims and disable_ue8m0_cast change nothing. On a GPU: queued on the current stream. Refused arguments\n" \
+    "raise RuntimeError and leave d as it was."
+
+PyMethodDef gemm_functions[] = {
+    FAST("fp8_gemm_nt", fp8_gemm_nt, "fp8_gemm_nt" SIGNATURE "D[M,N] = C + A[M,K] @ B[N,K]^T.\n\n" DETAILS),
+    FAST("fp8_gemm_nn", fp8_gemm_nn,
+         "fp8_gemm_nn" SIGNATURE "D[M,N] = C + A[M,K] @ B[K,N]; b's scales are transposed too.\n\n" DETAILS),
+    FAST("fp8_gemm_tn", fp8_gemm_tn,
+         "fp8_gemm_tn" SIGNATURE_T "D[M,N] = C + A[K,M]^T @ B[K,N]; the scales are transposed too.\n\n" DETAILS),
+    FAST("fp8_gemm_tt", fp8_gemm_tt,
+         "fp8_gemm_tt" SIGNATURE_T "D[M,N] = C + A[K,M]^T @ B[N,K]^T; a's scales are transposed too.\n\n" DETAILS),
+    FAST("gemm_is_supported", gemm_is_supported,
+         "gemm_is_supported(function, /, *args, **kwargs)\n--\n\nWhether the named function would take these "
+         "arguments."),
+    {NULL, NULL, 0, NULL},
+};

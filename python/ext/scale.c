@@ -1,0 +1,159 @@
+/* Quantisation, and the layouts of scales. The package's own functions make the outputs and call these. */
+#include "arguments.h"
+#include "call.h"
+#include "functions.h"
+
+/* ---- quantize_fp8 ------------------------------------------------------------------------------------------------ */
+
+enum { X, Q, SF, GRAN_MN, GRAN_K, ROUND_SCALE, QUANTIZE_COUNT };
+
+static const struct signature quantize_signature = {
+    "quantize_fp8",
+    QUANTIZE_COUNT,
+    {
+        [X] = {"x", ARGUMENT_OBJECT, true, 0, NULL},
+        [Q] = {"q", ARGUMENT_OBJECT, true, 0, NULL},
+        [SF] = {"sf", ARGUMENT_OBJECT, true, 0, NULL},
+        [GRAN_MN] = {"gran_mn", ARGUMENT_INTEGER, false, 1, NULL},
+        [GRAN_K] = {"gran_k", ARGUMENT_INTEGER, false, 128, NULL},
+        [ROUND_SCALE] = {"round_scale", ARGUMENT_FLAG, false, 0, NULL},
+    },
+};
+
+static int32_t clamp(int64_t value)
+{
+    return value < -1 ? -1 : value > INT32_MAX ? INT32_MAX : (int32_t)value;
+}
+
+static dg_status run_quantize(const dg_quantize_args *args, dg_stream stream)
+{
+    PyThreadState *state = args->q.device < 0 ? PyEval_SaveThread() : NULL;
+    const dg_status status = dg_quantize_fp8(NULL, args, stream);
+    if (state)
+        PyEval_RestoreThread(state);
+    return status;
+}
+
+static PyObject *quantize_fp8(PyObject *module, PyObject *const *args, Py_ssize_t positional, PyObject *keywords)
+{
+    union value values[QUANTIZE_COUNT];
+    struct call call = {.function = "quantize_fp8"};
+    dg_quantize_args quantize = DG_QUANTIZE_ARGS_INIT;
+    PyObject *result = NULL;
+    (void)module;
+    if (!arguments_parse(&quantize_signature, args, positional, keywords, values))
+        return NULL;
+    quantize.gran_mn = clamp(values[GRAN_MN].integer);
+    quantize.gran_k = clamp(values[GRAN_K].integer);
+    quantize.round_scale = (int32_t)values[ROUND_SCALE].integer;
+    if (call_tensor(&call, "x", values[X].object, TENSOR_INPUT, &quantize.x) &&
+        call_tensor(&call, "q", values[Q].object, TENSOR_OUTPUT, &quantize.q) &&
+        call_tensor(&call, "sf", values[SF].object, TENSOR_OUTPUT, &quantize.sf))
+        result = call_result(run_quantize(&quantize, call.stream));
+    call_end(&call);
+    return result;
+}
+
+/* ---- transform_scale --------------------------------------------------------------------------------------------- */
+
+enum { SRC, DST, TRANSFORM_ROUND, TRANSFORM_COUNT };
+
+static const struct signature transform_signature = {
+    "transform_scale",
+    TRANSFORM_COUNT,
+    {
+        [SRC] = {"src", ARGUMENT_OBJECT, true, 0, NULL},
+        [DST] = {"dst", ARGUMENT_OBJECT, true, 0, NULL},
+        [TRANSFORM_ROUND] = {"round_scale", ARGUMENT_FLAG, false, 0, NULL},
+    },
+};
+
+static dg_status run_transform(const dg_transform_scale_args *args, dg_stream stream)
+{
+    PyThreadState *state = args->dst.device < 0 ? PyEval_SaveThread() : NULL;
+    const dg_status status = dg_transform_scale(NULL, args, stream);
+    if (state)
+        PyEval_RestoreThread(state);
+    return status;
+}
+
+/* Words of packed scales are copied as floats are: bit by bit, when nothing is converted. */
+static void copy_words(dg_transform_scale_args *args)
+{
+    if (args->src.dtype == DG_INT32 && args->dst.dtype == DG_INT32)
+        args->src.dtype = args->dst.dtype = DG_FLOAT32;
+}
+
+static PyObject *transform_scale(PyObject *module, PyObject *const *args, Py_ssize_t positional, PyObject *keywords)
+{
+    union value values[TRANSFORM_COUNT];
+    struct call call = {.function = "transform_scale"};
+    dg_transform_scale_args transform = DG_TRANSFORM_SCALE_ARGS_INIT;
+    PyObject *result = NULL;
+    (void)module;
+    if (!arguments_parse(&transform_signature, args, positional, keywords, values))
+        return NULL;
+    transform.round_scale = (int32_t)values[TRANSFORM_ROUND].integer;
+    if (call_tensor(&call, "src", values[SRC].object, TENSOR_INPUT, &transform.src) &&
+        call_tensor(&call, "dst", values[DST].object, TENSOR_OUTPUT, &transform.dst)) {
+        copy_words(&transform);
+        result = call_result(run_transform(&transform, call.stream));
+    }
+    call_end(&call);
+    return result;
+}
+
+/* ---- is_mn_major_aligned ----------------------------------------------------------------------------------------- */
+
+enum { ALIGNMENT = 16 }; /* bytes: what TMA wants of pointers and strides */
+
+static const struct signature aligned_signature = {
+    "is_mn_major_aligned",
+    1,
+    {{"sf", ARGUMENT_OBJECT, true, 0, NULL}},
+};
+
+/* Strides (1, align(mn)) with what lies between matrices tight; those of dimensions of size 1 are free. */
+static bool is_aligned(const dg_tensor *sf)
+{
+    const int i = sf->ndim - 2;
+    const int64_t unit = ALIGNMENT / (int64_t)dg_dtype_size(sf->dtype), mn = sf->shape[i], k = sf->shape[i + 1];
+    const int64_t column = (mn + unit - 1) / unit * unit;
+    if ((uintptr_t)sf->data % ALIGNMENT != 0)
+        return false;
+    return (mn <= 1 || sf->stride[i] == 1) && (k <= 1 || sf->stride[i + 1] == column) &&
+           (i == 0 || sf->shape[0] <= 1 || sf->stride[0] == column * k);
+}
+
+static PyObject *is_mn_major_aligned(PyObject *module, PyObject *const *args, Py_ssize_t positional, PyObject *keywords)
+{
+    union value value;
+    struct call call = {.function = "is_mn_major_aligned"};
+    dg_tensor sf;
+    PyObject *result = NULL;
+    (void)module;
+    if (!arguments_parse(&aligned_signature, args, positional, keywords, &value))
+        return NULL;
+    if (!call_tensor(&call, "sf", value.object, TENSOR_INPUT, &sf))
+        ;
+    else if (sf.ndim != 2 && sf.ndim != 3)
+        PyErr_Format(PyExc_RuntimeError, "sf has %d dimensions; wanted [mn, k] or [batch, mn, k]", (int)sf.ndim);
+    else
+        result = PyBool_FromLong(is_aligned(&sf));
+    call_end(&call);
+    return result;
+}
+
+PyMethodDef scale_functions[] = {
+    FAST("quantize_fp8", quantize_fp8,
+         "quantize_fp8(x, q, sf, gran_mn=1, gran_k=128, round_scale=False)\n--\n\n"
+         "Writes float8_e4m3fn codes of x to q, and a scale for every gran_mn x gran_k group to sf: float32, or int32\n"
+         "of four UE8M0 bytes each."),
+    FAST("transform_scale", transform_scale,
+         "transform_scale(src, dst, round_scale=False)\n--\n\n"
+         "Copies scales between layouts, and packs float32 ones into int32 or unpacks them."),
+    FAST("is_mn_major_aligned", is_mn_major_aligned,
+         "is_mn_major_aligned(sf)\n--\n\n"
+         "Whether scales lie as a GPU reads them fastest: MN-major, with columns of 16 bytes or multiples."),
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,30 @@
+/* Views of memory that others own, from what they say about it. */
+#ifndef EXT_VIEW_H
+#define EXT_VIEW_H
+
+#include "call.h"
+
+/* Each fills a view of `object`, and says when it must not be written to; false with an exception set. */
+bool view_exchange(struct call *call, const char *name, PyObject *object, const struct dl_exchange *exchange,
+                   dg_tensor *tensor, bool *read_only);
+bool view_capsule(struct call *call, const char *name, PyObject *object, dg_tensor *tensor, bool *read_only);
+bool view_array(struct call *call, const char *name, PyObject *object, dg_tensor *tensor, bool *read_only);
+
+bool view_torch(struct call *call, const char *name, PyObject *object, dg_tensor *tensor);
+
+/* From DLPack's description. */
+bool view_dlpack(const struct call *call, const char *name, const struct dl_tensor *from, dg_tensor *tensor);
+
+/* A type by the name that NumPy and torch have for it; refuses what no function takes. NULL: an exception is set. */
+bool view_type_named(const struct call *call, const char *name, const char *type, dg_dtype *out);
+
+/* `ndim` integers of a tuple. */
+bool view_sizes(PyObject *tuple, Py_ssize_t ndim, int64_t *out);
+
+/* RuntimeError: an element type that no function of the library takes. */
+bool view_refuse_type(const struct call *call, const char *name, const char *type);
+
+/* RuntimeError: more dimensions than a dg_tensor has. */
+bool view_refuse_dimensions(const struct call *call, const char *name, Py_ssize_t ndim);
+
+#endif
