@@ -116,7 +116,7 @@ $(DEPS)/.done: tests/requirements.txt
 	sh tests/fetch_deps.sh $(DEPS)
 
 test: all test-programs $(DEPS)/.done ## everything that needs no GPU; the last line counts
-	@$(RUN_TESTS) units $(UNIT_TESTS) -- symbols install readme cli model env_doc include_order \
+	@$(RUN_TESTS) units $(UNIT_TESTS) -- symbols install readme cli model python env_doc include_order \
 		sanitizers style $(EMU_CHECKS)
 
 test-emu: $(BUILD)/emu/emu ## of these, the kernels on the emulated GPU; EMU_SEEDS=N for longer

@@ -2,13 +2,6 @@
 . tests/checks/lib.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# block LANGUAGE TEXT: the first ```LANGUAGE block that holds TEXT
-block() {
-    awk -v fence="\`\`\`$1" -v text="$2" '
-        $0 == fence { inside = 1; body = ""; next }
-        inside && /^```$/ { inside = 0; if (index(body, text)) { printf "%s", body; exit } next }
-        inside { body = body $0 "\n" }' README.md
-}
 block c "int main(void)" >"$work/readme.c"
 expect "the C program compiles" sh -c "$CC"' -std=c11 -Wall -Wextra -Wpedantic -Werror -Iinclude -o "$0/readme" \
     "$0/readme.c" -L"$1" -ldeepgemm -Wl,-rpath,"$PWD/$1"' "$work" "$BUILD"
@@ -16,7 +9,7 @@ expect "it runs" sh -c '"$0/readme" | grep -q "64 x 2112 on"' "$work"
 expect "the test command" [ "$(block sh 'make -j2 test')" = "make -j2 test" ]
 expect "CI runs it" grep -qx "make -j2 test" .ci/run
 first=$(block sh apt-get)
-for package in build-essential pkg-config libcjson-dev python3-venv; do
+for package in build-essential pkg-config libcjson-dev python3-venv python3-dev; do
     expect "the first command installs $package, and CI does" sh -c 'case $0 in *" $1 "*) grep -q " $1 " .ci/run ;; *) false ;; esac' \
         "$first" "$package"
 done

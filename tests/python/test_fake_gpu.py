@@ -1,0 +1,168 @@
+"""The GPU's side without a GPU: tensors of NumPy's memory that say they lie on a CUDA device, and the fake driver,
+which writes launches down."""
+
+import os
+import time
+import unittest
+
+import deep_gemm
+import fake_tensor
+import numpy as np
+from common import BF16, F32, Problem
+from test_dlpack import CUDA, Capsules, wrap
+
+fake_tensor.open_driver(os.environ['DG_CUDA_DRIVER_PATH'])
+
+
+memory = []  # of devices: stays, so that none of it becomes another device's
+
+
+def device_array(x, device=0):
+    """A copy of x in the device's memory, aligned as device memory is."""
+    whole = np.empty(x.nbytes + 256, np.uint8)
+    start = -whole.ctypes.data % 256
+    y = whole[start : start + x.nbytes].view(x.dtype).reshape(x.shape)
+    y[...] = x
+    memory.append(whole)
+    fake_tensor.own(y.ctypes.data, y.nbytes, device)
+    return y
+
+
+def on_gpu(x, device=0, kind=fake_tensor.Tensor):
+    return wrap(device_array(x, device), kind, (CUDA, device))
+
+
+class OnGpu:
+    """A problem whose tensors lie on a GPU."""
+
+    def __init__(self, m=64, n=256, k=512, device=0, make=on_gpu):
+        self.problem = p = Problem(m, n, k)
+        self.d = p.out()
+        self.arrays = [p.a, p.sfa, p.b, p.sfb, self.d]
+        a, sfa, b, sfb, d = (make(x, device) for x in self.arrays)
+        self.args = (a, sfa), (b, sfb), d
+
+
+def new_launches(call):
+    before = fake_tensor.launch_count()
+    call()
+    return fake_tensor.launches(before)
+
+
+class Launches(unittest.TestCase):
+    def setUp(self):
+        fake_tensor.set_stream(0)
+
+    def test_stream_of_the_table(self):
+        g = OnGpu()
+        for _ in range(2):  # cold and warm
+            for stream in (0, fake_tensor.new_stream(0), fake_tensor.new_stream(0)):
+                fake_tensor.set_stream(stream)
+                asked = fake_tensor.counts()[2]
+                (launch,) = new_launches(lambda: deep_gemm.fp8_gemm_nt(*g.args))
+                self.assertEqual(launch, ('sm90_fp8_gemm_1d2d', 0, stream))
+                self.assertEqual(fake_tensor.counts()[2] - asked, 1)
+
+    def test_device_of_the_tensors(self):
+        for device in (1, 0, 1):
+            g = OnGpu(device=device)
+            (launch,) = new_launches(lambda: deep_gemm.fp8_gemm_nt(*g.args))
+            self.assertEqual(launch, ('sm90_fp8_gemm_1d2d', device, 0))
+
+    def test_owners(self):
+        g = OnGpu(make=lambda x, device: on_gpu(x, device, fake_tensor.ManagedOnly))
+        before = fake_tensor.counts()
+        self.assertEqual(len(new_launches(lambda: deep_gemm.fp8_gemm_nt(*g.args))), 1)
+        self.assertEqual([y - x for x, y in zip(before, fake_tensor.counts())], [5, 5, 1])
+
+    def test_stream_of_capsules(self):
+        """Their producers are told the stream, which the package's hook has found."""
+        made = []
+
+        def capsules(x, device):
+            made.append(Capsules(device_array(x, device), device=(CUDA, device)))
+            return made[-1]
+
+        g, stream, asked = OnGpu(make=capsules), fake_tensor.new_stream(0), []
+        for handle in (stream, 0):
+            try:
+                deep_gemm._C.set_stream_hook(lambda tensor, device: (asked.append((tensor, device)), handle)[1])
+                (launch,) = new_launches(lambda: deep_gemm.fp8_gemm_nt(*g.args))
+            finally:
+                deep_gemm._C.set_stream_hook(deep_gemm._streams.current_stream)
+            self.assertEqual(launch, ('sm90_fp8_gemm_1d2d', 0, handle))
+            self.assertEqual(asked.pop(), (made[0], 0))
+            self.assertEqual(asked, [])
+            self.assertEqual([x.asked.pop()['stream'] for x in made], [handle or 1] * 5)
+        (launch,) = new_launches(lambda: deep_gemm.fp8_gemm_nt(*g.args))
+        self.assertEqual(launch, ('sm90_fp8_gemm_1d2d', 0, 0))
+
+    def test_hook_that_fails(self):
+        def fails(tensor, device):
+            raise KeyError('stream')
+
+        g = OnGpu(make=lambda x, device: Capsules(x, device=(CUDA, device)))
+        deep_gemm._C.set_stream_hook(fails)
+        try:
+            self.assertRaises(KeyError, deep_gemm.fp8_gemm_nt, *g.args)
+        finally:
+            deep_gemm._C.set_stream_hook(deep_gemm._streams.current_stream)
+
+    def test_mixed_devices(self):
+        for i in range(5):
+            g = OnGpu()
+            flat = [*g.args[0], *g.args[1], g.args[2]]
+            flat[i] = wrap(g.arrays[i])
+            with self.assertRaisesRegex(RuntimeError, 'CPU|cpu'):
+                deep_gemm.fp8_gemm_nt(tuple(flat[:2]), tuple(flat[2:4]), flat[4])
+
+    def test_scale_functions(self):
+        x, q = np.zeros((64, 256), BF16), np.zeros((64, 256), Problem().a.dtype)
+        sf, out = np.zeros((64, 2), F32), np.zeros((2, 64), F32)
+        stream = fake_tensor.new_stream(0)
+        fake_tensor.set_stream(stream)
+        quantize = new_launches(lambda: deep_gemm.quantize_fp8(on_gpu(x), on_gpu(q), on_gpu(sf)))
+        transform = new_launches(lambda: deep_gemm.transform_scale(on_gpu(sf), wrap_transposed(out)))
+        self.assertEqual(quantize + transform, [('quantize_fp8', 0, stream), ('transform_scale', 0, stream)])
+
+    def test_sms(self):
+        self.assertEqual(deep_gemm.get_num_sms(), 132)
+        self.assertRaisesRegex(RuntimeError, 'num_sms is 133; cuda:0 has 132 SMs', deep_gemm.set_num_sms, 133)
+        try:
+            deep_gemm.set_num_sms(131)
+            self.assertEqual(deep_gemm.get_num_sms(), 131)
+            g = OnGpu()
+            self.assertEqual(len(new_launches(lambda: deep_gemm.fp8_gemm_nt(*g.args))), 1)
+        finally:
+            deep_gemm.set_num_sms(0)
+        self.assertEqual(deep_gemm.testing.get_arch_major(), 9)
+
+
+def wrap_transposed(x):
+    y = device_array(x)
+    return fake_tensor.Tensor(y.ctypes.data, y.shape[::-1], (1, y.shape[1]), (2, 32, 1), (CUDA, 0))
+
+
+class Cost(unittest.TestCase):
+    CALLS = 20000
+
+    def nanoseconds(self, call, *args):
+        best = 1e9
+        for _ in range(7):
+            started = time.perf_counter_ns()
+            for _ in range(self.CALLS):
+                call(*args)
+            best = min(best, (time.perf_counter_ns() - started) / self.CALLS)
+        return best
+
+    def test_warm_call(self):
+        """Far from what a machine does, but a lost cache shows."""
+        g = OnGpu()
+        deep_gemm.fp8_gemm_nt(*g.args)
+        whole, empty = self.nanoseconds(deep_gemm.fp8_gemm_nt, *g.args), self.nanoseconds(lambda a, b, d: None, *g.args)
+        one = self.nanoseconds(deep_gemm._C.is_mn_major_aligned, g.args[0][1])
+        print(
+            f'a warm fp8_gemm_nt on the fake driver: {whole:.0f} ns; with one tensor and no work: {one:.0f} ns; '
+            f'an empty Python function: {empty:.0f} ns'
+        )
+        self.assertLess(whole, 20000)
