@@ -292,8 +292,7 @@ static bool try_user_packages(struct search *search)
            try_prefix(search, prefix);
 }
 
-/* ---- The folders that dg_compiler_packages names ------------------------------------------------------------------
- */
+/* ---- The folders that dg_compiler_packages names ----------------------------------------------------------------- */
 
 /* Never freed: a search may be reading it. */
 struct folders {
@@ -332,8 +331,7 @@ static bool try_named(struct search *search)
     return false;
 }
 
-/* ---- Other Pythons ------------------------------------------------------------------------------------------------
- */
+/* ---- Other Pythons ----------------------------------------------------------------------------------------------- */
 
 /* An active environment of venv or conda. */
 static bool try_environments(struct search *search)

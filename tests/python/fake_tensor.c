@@ -66,8 +66,7 @@ static struct dl_exchange managed_only = {{{1, 3}, NULL}, NULL, managed_from_obj
 static struct dl_exchange_header newer = {{2, 0}, &full.header};
 static struct dl_exchange_header foreign = {{2, 0}, NULL};
 
-/* ---- Capsules ------------------------------------------------------------------------------------------------------
- */
+/* ---- Capsules ---------------------------------------------------------------------------------------------------- */
 
 static void delete_old(struct dl_managed *managed)
 {
@@ -134,8 +133,7 @@ static PyObject *set_flags(PyObject *module, PyObject *flags)
     Py_RETURN_NONE;
 }
 
-/* ---- Types ---------------------------------------------------------------------------------------------------------
- */
+/* ---- Types ------------------------------------------------------------------------------------------------------- */
 
 static bool read_sizes(PyObject *tuple, int ndim, int64_t *out)
 {
@@ -177,8 +175,7 @@ static bool add_type(PyObject *module, const char *name, const char *full_name, 
            PyModule_AddObject(module, name, type) == 0;
 }
 
-/* ---- The fake driver ------------------------------------------------------------------------------------------------
- */
+/* ---- The fake driver --------------------------------------------------------------------------------------------- */
 
 static struct fake *driver;
 

@@ -6,8 +6,7 @@
 #define COLS 16
 #define B_AT 4096 /* of shared memory; A is at its beginning, and BARRIER 8 KiB behind */
 
-/* ---- Operands: row r of A has at k the value r % 7 + k - 3, row c of B at k the value c % 5 - k % 3 ----------------
- */
+/* ---- Operands: row r of A has at k the value r % 7 + k - 3, row c of B at k the value c % 5 - k % 3 -------------- */
 
 DEVICE_FN int32_t a_value(uint32_t row, uint32_t k)
 {
