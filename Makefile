@@ -74,7 +74,7 @@ $(BUILD)/obj/python/%.o: EXTRA_CFLAGS = -isystem $(PYTHON_HEADERS)
 # Python's own names come from the interpreter that loads it.
 $(PYTHON_PACKAGE)/_C.abi3.so: $(PYTHON_OBJECTS) $(LIB_OBJECTS) python/ext/exports.map $(PYTHON_FILES)
 	@mkdir -p $(@D)
-	cp -r python/deep_gemm python/deep_gemm_cpp.py $(BUILD)/python/
+	rm -rf $(PYTHON_PACKAGE) && cp -r python/deep_gemm python/deep_gemm_cpp.py $(BUILD)/python/
 	$(CC) $(ALL_LDFLAGS) -shared -Wl,-z,noexecstack,-z,nodelete -Wl,--version-script=python/ext/exports.map \
 		-o $@ $(PYTHON_OBJECTS) $(LIB_OBJECTS) $(LIBS)
 

@@ -1,6 +1,8 @@
 """Builds the wheel: one extension that holds the library, of the sources in sources.mk. No CUDA, torch or NumPy needed."""
 
+import os
 import re
+from glob import glob
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
@@ -12,6 +14,13 @@ def sources():
         text = file.read().replace('\\\n', ' ')
     lists = {name: values.split() for name, values in re.findall(r'^(\w+) = (.*)$', text, re.M)}
     return lists['PYTHON_SOURCES'] + lists['LIB_SOURCES'] + lists['LIB_ASSEMBLY']
+
+
+def depends():
+    """What the sources include, so that a second build in the same tree sees every change."""
+    patterns = ('python/ext/*.h', 'include/*.h', 'src/**/*.[hd]*', 'kernels/**/*')
+    files = [file for pattern in patterns for file in glob(pattern, recursive=True) if os.path.isfile(file)]
+    return ['python/ext/exports.map', 'sources.mk', *files]
 
 
 class BuildWithAssembly(build_ext):
@@ -40,7 +49,7 @@ setup(
             extra_compile_args=['-std=c11', '-O2', '-g0', '-fvisibility=hidden'],
             extra_link_args=['-Wl,-z,noexecstack,-z,nodelete', '-Wl,--version-script=python/ext/exports.map'],
             libraries=['dl', 'm', 'pthread'],
-            depends=['python/ext/exports.map', 'sources.mk'],
+            depends=depends(),
             py_limited_api=True,
         )
     ],

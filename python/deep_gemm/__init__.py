@@ -11,7 +11,7 @@ is_supported(name) tells.
 import sys as _sys
 
 from . import envs  # first: it is about the environment that the library finds
-from . import _C, _on_import, _streams, _unbuilt, legacy, mega, testing, utils
+from . import _C, _on_import, _packages, _streams, _unbuilt, legacy, mega, testing, utils
 from ._C import (
     cache_directory,
     compiler,
@@ -96,5 +96,5 @@ for _name in ('get_symm_buffer_size_for_mega_moe', 'get_token_alignment_for_mega
 
 _C.set_stream_hook(_streams.current_stream)
 # torch brings NVRTC in packages of its own; this only says where they would be.
-_C.set_packages(':'.join(map(str, _sys.path)))
+_C.set_packages(_packages.folders(_sys.path))
 _on_import.watch()

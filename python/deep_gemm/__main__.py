@@ -1,6 +1,7 @@
 """python -m deep_gemm: what is here, line for line as `deepgemm info` tells it."""
 
 import os
+import sys
 
 from . import _C
 
@@ -88,6 +89,7 @@ def print_cache():
 
 
 if __name__ == '__main__':
+    sys.stdout.reconfigure(errors='backslashreplace')  # paths in any encoding
     print(f'deepgemm     {_C.version}')
     print_cpu()
     print_devices()

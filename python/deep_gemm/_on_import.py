@@ -3,6 +3,7 @@ compile waits for nothing."""
 
 import importlib.util
 import sys
+import warnings
 
 TRIGGER = 'torch._dynamo'
 
@@ -31,11 +32,15 @@ def _run_after(loader):
 
 
 def register():
-    from . import _torch_ops  # noqa: F401
+    """Within torch's own import, which a torch that is too old, or has the names already, must not make fail."""
+    try:
+        from . import _torch_ops  # noqa: F401
+    except Exception as reason:
+        warnings.warn(f'deep_gemm is not registered with torch.compile: {reason}', RuntimeWarning, stacklevel=2)
 
 
 def watch():
     if TRIGGER in sys.modules:
         register()
-    else:
+    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

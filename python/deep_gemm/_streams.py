@@ -6,10 +6,9 @@ DEFAULT = 0
 
 
 def current_stream(tensor, device):
-    root = type(tensor).__module__.partition('.')[0]
-    module = sys.modules.get(root)
-    if root == 'torch':
-        return module.cuda.current_stream(device).cuda_stream
-    if root == 'cupy':
-        return module.cuda.get_current_stream(device).ptr
+    roots = {base.__module__.partition('.')[0] for base in type(tensor).__mro__}  # of subclasses too
+    if 'torch' in roots:
+        return sys.modules['torch'].cuda.current_stream(device).cuda_stream
+    if 'cupy' in roots:
+        return sys.modules['cupy'].cuda.get_current_stream(device).ptr
     return DEFAULT

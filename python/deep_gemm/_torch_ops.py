@@ -6,7 +6,7 @@ import torch
 from . import _C
 from .utils import layout, math
 
-_library = torch.library.Library('deep_gemm', 'DEF')
+_library = torch.library.Library('deep_gemm', 'FRAGMENT')
 
 
 def _define(schema, function, fake):

@@ -4,6 +4,8 @@
 #include "producer.h"
 #include "view.h"
 
+#include <string.h>
+
 bool call_hold(struct call *call, void *what, void (*release)(void *what))
 {
     if (call->held_count == CALL_HELD) {
@@ -15,12 +17,22 @@ bool call_hold(struct call *call, void *what, void (*release)(void *what))
     return true;
 }
 
+void call_release_object(void *object)
+{
+    Py_DECREF((PyObject *)object);
+}
+
 void call_end(struct call *call)
 {
+    PyObject *type, *value, *traceback; /* of an exception on its way, which others' deleters must not see */
+    if (call->held_count == 0)
+        return;
+    PyErr_Fetch(&type, &value, &traceback);
     while (call->held_count > 0) {
         const struct held *last = &call->held[--call->held_count];
         last->release(last->what);
     }
+    PyErr_Restore(type, value, traceback);
 }
 
 /* ---- Streams ----------------------------------------------------------------------------------------------------- */
@@ -81,11 +93,6 @@ bool call_tensor(struct call *call, const char *name, PyObject *object, enum ten
 
 /* ---- Pairs ------------------------------------------------------------------------------------------------------- */
 
-static void release_object(void *object)
-{
-    Py_DECREF((PyObject *)object);
-}
-
 /* What a tuple holds stays; a list can lose it while another thread runs. */
 static bool list_item(struct call *call, PyObject *list, Py_ssize_t i, PyObject **item)
 {
@@ -93,7 +100,7 @@ static bool list_item(struct call *call, PyObject *list, Py_ssize_t i, PyObject 
     if (*item == NULL)
         return false;
     Py_INCREF(*item);
-    return call_hold(call, *item, release_object);
+    return call_hold(call, *item, call_release_object);
 }
 
 static bool refuse_pair(const struct call *call, const char *name)
@@ -118,10 +125,20 @@ bool call_pair(struct call *call, const char *name, const char *scale_name, PyOb
            call_tensor(call, scale_name, second, TENSOR_INPUT, scales);
 }
 
+/* Paths in it may be in any encoding, or cut. */
+static void call_sentence(void)
+{
+    const char *sentence = dg_last_error();
+    PyObject *text = PyUnicode_DecodeUTF8(sentence, (Py_ssize_t)strlen(sentence), "replace");
+    if (text)
+        PyErr_SetObject(PyExc_RuntimeError, text);
+    Py_XDECREF(text);
+}
+
 PyObject *call_result(dg_status status)
 {
     if (status != DG_SUCCESS) {
-        PyErr_SetString(PyExc_RuntimeError, dg_last_error());
+        call_sentence();
         return NULL;
     }
     Py_INCREF(Py_None);

@@ -40,6 +40,9 @@ bool call_pair(struct call *call, const char *name, const char *scale_name, PyOb
 /* Keep `what` until the end of the call. */
 bool call_hold(struct call *call, void *what, void (*release)(void *what));
 
+/* For call_hold: gives up a reference. */
+void call_release_object(void *object);
+
 /* The stream that the caller's framework queues work of `device` on now; `object` is one of its tensors, or NULL. */
 bool call_stream(struct call *call, int32_t device, PyObject *object);
 

@@ -16,6 +16,10 @@ bool hook_stream(PyObject *object, int32_t device, void **stream)
 
 PyObject *hook_set_stream(PyObject *module, PyObject *function)
 {
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+        PyErr_SetString(PyExc_ImportError, "deep_gemm keeps its state for one interpreter, the main one");
+        return NULL;
+    }
     PyObject *previous = stream_hook;
     (void)module;
     stream_hook = function == Py_None ? NULL : function;

@@ -39,7 +39,8 @@ static PyObject *compiler(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     const dg_status status = dg_compiler_query(&version, path, sizeof path);
-    return status == DG_SUCCESS ? Py_BuildValue("is", (int)version, path) : call_result(status);
+    return status == DG_SUCCESS ? Py_BuildValue("iN", (int)version, PyUnicode_DecodeFSDefault(path))
+                                : call_result(status);
 }
 
 /* No file is looked at before a kernel has to be compiled. */

@@ -119,6 +119,8 @@ static bool is_aligned(const dg_tensor *sf)
     const int i = sf->ndim - 2;
     const int64_t unit = ALIGNMENT / (int64_t)dg_dtype_size(sf->dtype), mn = sf->shape[i], k = sf->shape[i + 1];
     const int64_t column = (mn + unit - 1) / unit * unit;
+    if (mn == 0 || k == 0 || (i == 1 && sf->shape[0] == 0))
+        return true;
     if ((uintptr_t)sf->data % ALIGNMENT != 0)
         return false;
     return (mn <= 1 || sf->stride[i] == 1) && (k <= 1 || sf->stride[i + 1] == column) &&

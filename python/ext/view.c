@@ -106,13 +106,22 @@ static dg_dtype type_of(struct dl_type type)
 
 /* ---- DLPack's tensors -------------------------------------------------------------------------------------------- */
 
-static bool place(const struct call *call, const char *name, struct dl_device device, int32_t *out)
+bool view_cuda_device(const struct call *call, const char *name, long number, dg_tensor *tensor)
 {
-    if (device.type == DL_CUDA || device.type == DL_CUDA_MANAGED) {
-        *out = device.id;
+    tensor->device = (int32_t)number;
+    if (PyErr_Occurred())
+        return false;
+    if (number >= 0 && number <= INT32_MAX)
         return true;
-    }
-    *out = DG_CPU;
+    PyErr_Format(PyExc_RuntimeError, "%s: %s lies on CUDA device %ld, which is none", call->function, name, number);
+    return false;
+}
+
+static bool place(const struct call *call, const char *name, struct dl_device device, dg_tensor *tensor)
+{
+    if (device.type == DL_CUDA || device.type == DL_CUDA_MANAGED)
+        return view_cuda_device(call, name, device.id, tensor);
+    tensor->device = DG_CPU;
     if (device.type == DL_CPU || device.type == DL_CUDA_HOST)
         return true;
     PyErr_Format(PyExc_RuntimeError, "%s: %s lies on a device of DLPack's type %d; wanted the CPU or a CUDA device",
@@ -143,7 +152,7 @@ bool view_dlpack(const struct call *call, const char *name, const struct dl_tens
     set_strides(from, tensor);
     if (from->data)
         tensor->data = (char *)from->data + from->byte_offset;
-    return place(call, name, from->device, &tensor->device);
+    return place(call, name, from->device, tensor);
 }
 
 /* ---- The table of C functions ------------------------------------------------------------------------------------ */

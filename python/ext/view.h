@@ -10,6 +10,9 @@ bool view_exchange(struct call *call, const char *name, PyObject *object, const 
 bool view_capsule(struct call *call, const char *name, PyObject *object, dg_tensor *tensor, bool *read_only);
 bool view_array(struct call *call, const char *name, PyObject *object, dg_tensor *tensor, bool *read_only);
 
+/* The device with a number that a framework tells. */
+bool view_cuda_device(const struct call *call, const char *name, long number, dg_tensor *tensor);
+
 bool view_torch(struct call *call, const char *name, PyObject *object, dg_tensor *tensor);
 
 /* From DLPack's description. */

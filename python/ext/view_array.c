@@ -76,11 +76,9 @@ static bool read_interface(struct call *call, const char *name, PyObject *interf
 bool view_array(struct call *call, const char *name, PyObject *object, dg_tensor *tensor, bool *read_only)
 {
     PyObject *interface = PyObject_GetAttrString(object, "__array_interface__");
-    if (interface == NULL)
+    /* Until the end of the call: what it holds may be all that keeps the memory. */
+    if (interface == NULL || !call_hold(call, interface, call_release_object))
         return false;
     *tensor = (dg_tensor){.device = DG_CPU};
-    const bool ok =
-        read_type(call, name, object, &tensor->dtype) && read_interface(call, name, interface, tensor, read_only);
-    Py_DECREF(interface);
-    return ok;
+    return read_type(call, name, object, &tensor->dtype) && read_interface(call, name, interface, tensor, read_only);
 }

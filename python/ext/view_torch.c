@@ -44,10 +44,14 @@ static bool read_pointer(PyObject *object, dg_tensor *tensor)
 /* device.type is "cpu" or "cuda"; device.index is None for the CPU. */
 static bool place(const struct call *call, const char *name, PyObject *type, PyObject *index, dg_tensor *tensor)
 {
+    if (!PyUnicode_Check(type)) {
+        PyErr_Format(PyExc_TypeError, "%s() argument '%s' has a device whose type is no str", call->function, name);
+        return false;
+    }
     if (PyUnicode_CompareWithASCIIString(type, "cpu") == 0)
         tensor->device = DG_CPU;
     else if (PyUnicode_CompareWithASCIIString(type, "cuda") == 0)
-        tensor->device = (int32_t)PyLong_AsLong(index);
+        return view_cuda_device(call, name, PyLong_AsLong(index), tensor);
     else
         PyErr_Format(PyExc_RuntimeError, "%s: %s lies on the device %U; wanted cpu or cuda", call->function, name,
                      type);

@@ -100,6 +100,13 @@ class Casts(unittest.TestCase):
             with self.assertRaises(RuntimeError):
                 math.pack_ue8m0_to_int(bad)
 
+    def test_nothing(self):
+        packed, sf = math.per_token_cast_to_fp4(np.zeros((0, 128), F32), False)
+        self.assertEqual((packed.shape, sf.shape), ((0, 64), (0, 1)))
+        for shape in ((0, 4), (4, 0), (0, 4, 4)):
+            y = np.zeros(shape, F32)
+            self.assertIs(layout.get_mn_major_tma_aligned_tensor(y), y)
+
     def test_fp4(self):
         values = np.array([0, 0.25, 0.2501, 0.75, 0.76, 1.25, 1.75, 2.5, 2.51, 3.5, 5, 5.1, 6, -0.25, -0.3, -6], F32)
         want = np.array([0, 0, 0.5, 0.5, 1, 1, 1.5, 2, 3, 3, 4, 6, 6, 0, -0.5, -6], F32)

@@ -1,8 +1,10 @@
 """Tensors that come by DLPack: its table of C functions, and capsules of both kinds. The producers are made up
 (fake_tensor.c), of NumPy's memory; one is real."""
 
+import ctypes
 import types
 import unittest
+import unittest.mock
 
 import deep_gemm
 import fake_tensor
@@ -72,6 +74,47 @@ class OldTorch:
         return CPU, 0
 
 
+class PythonDeleter:
+    """A producer whose deleter is Python's, which must not meet the exception that is on its way."""
+
+    class Managed(ctypes.Structure):
+        _fields_ = [
+            *((name, ctypes.c_uint32) for name in ('major', 'minor')),
+            ('context', ctypes.c_void_p),
+            ('deleter', ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+            ('flags', ctypes.c_uint64),
+            ('data', ctypes.c_void_p),
+            *((name, ctypes.c_int32) for name in ('device_type', 'device_id', 'ndim')),
+            *((name, ctypes.c_uint8) for name in ('code', 'bits')),
+            ('lanes', ctypes.c_uint16),
+            ('shape', ctypes.POINTER(ctypes.c_int64)),
+            ('strides', ctypes.POINTER(ctypes.c_int64)),
+            ('byte_offset', ctypes.c_uint64),
+        ]
+
+    READ_ONLY = 1
+
+    def __init__(self, x):
+        self.x, self.deleted = x, 0
+        shape, strides = (ctypes.c_int64 * 2)(*x.shape), (ctypes.c_int64 * 2)(x.shape[1], 1)
+        deleter = dict(self.Managed._fields_)['deleter'](self.delete)
+        code, bits, lanes = TYPES[x.dtype]
+        self.managed = self.Managed(
+            1, 0, None, deleter, self.READ_ONLY, x.ctypes.data, CPU, 0, 2, code, bits, lanes, shape, strides, 0
+        )
+
+    def delete(self, managed):
+        self.deleted += len([managed])
+
+    def __dlpack_device__(self):
+        return CPU, 0
+
+    def __dlpack__(self, **keywords):
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self.managed), b'dltensor_versioned', None)
+
+
 class Products(unittest.TestCase):
     def judge(self, make, problem=None):
         """A product whose every tensor comes from make(array)."""
@@ -86,6 +129,27 @@ class Products(unittest.TestCase):
 
     def test_table(self):
         self.assertEqual(self.judge(wrap)[1], [0, 0, 0])  # nothing handed out, no question about streams
+
+    def test_refusals_survive_deleters(self):
+        p = Problem()
+        d = PythonDeleter(p.out())
+        self.assertRaisesRegex(RuntimeError, 'd is read-only', deep_gemm.fp8_gemm_nt, *p.args(), d)
+        self.assertEqual(d.deleted, 1)
+
+    def test_devices_that_are_none(self):
+        p = Problem()
+        for d in (wrap(p.out(), device=(CUDA, -1)), OldTorch(p.out(), device=('cuda', -1))):
+            self.assertRaisesRegex(RuntimeError, 'CUDA device -1', deep_gemm.fp8_gemm_nt, *p.args(), d)
+        self.assertRaises(TypeError, deep_gemm.fp8_gemm_nt, *p.args(), OldTorch(p.out(), device=(5, None)))
+
+    def test_streams_of_subclasses(self):
+        stream = types.SimpleNamespace(cuda_stream=4660)
+        torch = types.SimpleNamespace(cuda=types.SimpleNamespace(current_stream=lambda device: stream))
+        base = type('Tensor', (), {'__module__': 'torch'})
+        derived = type('Weight', (base,), {'__module__': 'vllm.parameter'})
+        with unittest.mock.patch.dict('sys.modules', torch=torch):
+            self.assertEqual(deep_gemm._streams.current_stream(base(), 0), 4660)
+            self.assertEqual(deep_gemm._streams.current_stream(derived(), 0), 4660)
 
     def test_table_contiguous_without_strides(self):
         self.judge(lambda x: wrap(x, strides=False))

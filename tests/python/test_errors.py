@@ -5,7 +5,7 @@ import unittest
 import deep_gemm
 import ml_dtypes
 import numpy as np
-from common import BF16, F16, F32, F8, Problem
+from common import BF16, F16, F32, F8, Problem, error_of
 
 
 class Refusals(unittest.TestCase):
@@ -124,6 +124,22 @@ class Refusals(unittest.TestCase):
             dtype = 'f'
 
         self.refuses(lambda: deep_gemm.fp8_gemm_nt(a, b, Nameless()), AttributeError, 'name')
+
+    def test_memory_that_the_interface_keeps(self):
+        """What __array_interface__ returns may be all that refers to the memory."""
+
+        class Fleeting:
+            def __init__(self, x):
+                self.x, self.dtype = x, x.dtype
+
+            @property
+            def __array_interface__(self):
+                copy = self.x.copy()
+                return {**copy.__array_interface__, 'keep': copy}
+
+        (a, b), d = self.p.args(), self.p.out()
+        deep_gemm.fp8_gemm_nt([Fleeting(x) for x in a], [Fleeting(x) for x in b], d)
+        self.assertLess(error_of(d, self.p.want()), 5e-6)
 
     def test_is_supported(self):
         (a, b), d, ask = self.p.args(), self.d, deep_gemm.is_supported

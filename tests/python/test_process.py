@@ -84,6 +84,11 @@ class Import(unittest.TestCase):
         self.assertEqual(python(code, {'DG_A': 'mine', 'DG_B': None}), 'mine new\n')
 
 
+    def test_odd_search_paths(self):
+        odd = "import sys; sys.path += ['a\\0b', '\\ud800', b'/x', None, 5]; import deep_gemm; print(deep_gemm.__version__)"
+        self.assertEqual(python(odd).strip(), deep_gemm.__version__)
+
+
 class Compiling(unittest.TestCase):
     """What torch.compile needs is made when torch._dynamo comes, and not before; here with a torch of two empty files."""
 
@@ -249,3 +254,7 @@ class Program(unittest.TestCase):
         theirs = subprocess.run([program, 'info'], text=True, capture_output=True, check=True).stdout
         self.assertEqual(ours.splitlines()[0], theirs.splitlines()[0])
         self.assertEqual(ours, theirs)
+
+    def test_paths_in_any_encoding(self):
+        env = {**os.environb, b'DG_NVRTC_PATH': b'/tmp/\xff', b'DG_JIT_CACHE_DIR': b'/tmp/\xff'}
+        subprocess.run([sys.executable, '-m', 'deep_gemm'], env=env, stdout=subprocess.DEVNULL, check=True)

@@ -161,7 +161,7 @@ def _fp4_codes(lib, x):
 
 
 def _pack_fp4(lib, codes):
-    pairs = codes.reshape(codes.shape[0], -1, 2)
+    pairs = codes.reshape(codes.shape[0], codes.shape[1] // 2, 2)
     return lib.bits(pairs[..., 0] | (pairs[..., 1] << 4), 'int8')
 
 
