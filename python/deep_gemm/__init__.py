@@ -11,7 +11,7 @@ is_supported(name) tells.
 import sys as _sys
 
 from . import envs  # first: it is about the environment that the library finds
-from . import _C, _on_import, _packages, _streams, _unbuilt, legacy, mega, testing, utils
+from . import _C, _on_import, _packages, _streams, _unbuilt, jit, jit_kernels, legacy, mega, testing, utils
 from ._C import (
     cache_directory,
     compiler,
@@ -90,9 +90,11 @@ m_grouped_fp8_gemm_nn_contiguous = m_grouped_fp8_fp4_gemm_nn_contiguous
 m_grouped_fp8_gemm_nt_masked = fp8_m_grouped_gemm_nt_masked = m_grouped_fp8_fp4_gemm_nt_masked
 bf16_m_grouped_gemm_nt_masked = m_grouped_bf16_gemm_nt_masked
 
-# What callers look for in the extension itself.
-for _name in ('get_symm_buffer_size_for_mega_moe', 'get_token_alignment_for_mega_moe', 'get_ring_limit_for_mega_moe'):
+# Callers look for them in the extension itself too, which had all of them once.
+for _name in _unbuilt.NAMES:
     setattr(_C, _name, getattr(_unbuilt, _name))
+_C.get_mn_major_tma_aligned_tensor = get_mn_major_tma_aligned_tensor
+_C.transform_sf_into_required_layout = transform_sf_into_required_layout
 
 _C.set_stream_hook(_streams.current_stream)
 # torch brings NVRTC in packages of its own; this only says where they would be.

@@ -13,7 +13,10 @@ def _without_kernel(what, **synonyms):
     def decorate(function):
         @functools.wraps(function)
         def call(*args, **kwargs):
-            function(*args, **{synonyms.get(name, name): value for name, value in kwargs.items()})
+            named = {synonyms.get(name, name): value for name, value in kwargs.items()}
+            if len(named) < len(kwargs):
+                raise TypeError(f'{function.__name__}() got one argument by two names')
+            function(*args, **named)
             raise RuntimeError(f'{function.__name__}: no kernel for {what} yet')
 
         NAMES.add(function.__name__)

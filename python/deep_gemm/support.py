@@ -1,10 +1,13 @@
 """Asking before a call."""
 
+import inspect
+
 from . import _C, _unbuilt
 
 _GEMMS = {
     stem + kind: 'fp8_gemm_' + kind for stem in ('fp8_gemm_', 'fp8_fp4_gemm_') for kind in ('nt', 'nn', 'tn', 'tt')
 }
+_GEMMS['gemm_fp8_fp8_bf16_nt'] = 'fp8_gemm_nt'
 _SAME = {
     'fp8_m_grouped_gemm_nt_masked',
     'm_grouped_fp8_gemm_nt_masked',
@@ -16,9 +19,19 @@ _SAME = {
 }
 
 
+def _takes(function, args, kwargs):
+    if not args and not kwargs:
+        return True
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
 def is_supported(function, *args, **kwargs) -> bool:
     """Whether a function of this package (itself, or its name) has a kernel; with arguments, whether it would take
-    them. last_error() has the library's reason."""
+    them. Where the library would refuse, last_error() has its reason."""
     name = function if isinstance(function, str) else function.__name__
     if name in _unbuilt.NAMES or name in _SAME:
         return False
@@ -26,4 +39,5 @@ def is_supported(function, *args, **kwargs) -> bool:
         return _C.gemm_is_supported(_GEMMS[name], *args, **kwargs)
     import deep_gemm
 
-    return hasattr(deep_gemm, name)
+    found = getattr(deep_gemm, name, None)
+    return inspect.isroutine(found) and _takes(found, args, kwargs)

@@ -49,6 +49,10 @@ class Refusals(unittest.TestCase):
         with self.assertRaises(TypeError):
             f(a, b, d, recipe=(1, 128.5, 128))
 
+    def test_one_argument_by_two_names(self):
+        call = deep_gemm.k_grouped_fp8_gemm_nt_contiguous
+        self.refuses(lambda: call(1, 2, 3, ks_cpu=[1], ks=[2], grouped_layout=None), TypeError, 'by two names')
+
     def test_refused_arguments_are_runtime_errors(self):
         d, f, p = self.d, deep_gemm.fp8_gemm_nt, self.p
         x = lambda **change: f(
@@ -151,6 +155,12 @@ class Refusals(unittest.TestCase):
             self.assertIn('recipe', deep_gemm.last_error())
             self.assertIs(ask(function, a, b, np.zeros((64, 128))), False)
             self.assertIs(ask(function, a, b, self.p.out(F16)), True)
+        for name in ('SymmBuffer', 'legacy', '__version__', 'math', 'no_such_function'):
+            self.assertIs(ask(name), False)
+        self.assertIs(ask('gemm_fp8_fp8_bf16_nt', a, b, d), True)
+        self.assertIs(ask('gemm_fp8_fp8_bf16_nt', a, b, d[:, :1]), False)
+        self.assertIs(ask('per_token_cast_to_fp8', d, False), True)
+        self.assertIs(ask('per_token_cast_to_fp8', zz=3), False)
         self.assertIs(ask('fp8_gemm_nn', a, (b[0].T, b[1].T), d), True)
         self.assertIs(ask('fp8_gemm_nn', a, b, d), False)
         self.assertIs(ask('bf16_gemm_nt'), False)
