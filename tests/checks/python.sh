@@ -1,6 +1,7 @@
 # The Python package as its users get it: `pip install .` and `python -m build` in clean environments, and the tests of
 # tests/python on the wheel. What the tests import comes from PyPI by tests/requirements.txt.
 . tests/checks/lib.sh
+: "${BUILD:?}" "${DEPS:?}"
 python=${PYTHON:-python3}
 place="$PWD/$BUILD/python-check"
 rm -rf "$place"
