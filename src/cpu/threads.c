@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 /*
- * Threads are made for a loop and end with it. A pool, such as OpenMP's, would save some 20 us a thread and call, but
+ * Threads are made for a loop and end with it. A pool, such as OpenMP's, would save some 50 us a thread and call, but
  * outlives dlclose, is missing in forked children, and libgomp ends the process where a thread cannot be made.
  */
 enum { MOST_THREADS = 256, WORTH_A_THREAD = 100000 /* ns */ };

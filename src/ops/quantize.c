@@ -81,12 +81,7 @@ static dg_status launch(dg_context *context, const struct cuda_scope *scope, con
     const int64_t tiles = k.x.batch * ceil_div(k.x.rows, QUANTIZE_TILE) * ceil_div(k.x.cols, QUANTIZE_TILE);
     const struct quantize_args args = {strided_of(&k.x), strided_of(&k.q), strided_of(&k.sf),
                                        k.x.batch,        k.x.rows,         k.x.cols};
-    struct cuda_launch launch = {
-        .grid = {scale_grid(context, scope, tiles), 1, 1},
-        .threads = QUANTIZE_THREADS,
-        .cluster = 1,
-        .pdl = context_get(context, DG_SETTING_PDL) != 0,
-    };
+    struct cuda_launch launch = scale_launch(context, scope, tiles, QUANTIZE_THREADS);
     CHECK(check_pointers(scope, p));
     spec_of(&k, &spec);
     CHECK(kernel_get(context, scope, &spec.request, 0, &launch.kernel));

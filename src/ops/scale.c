@@ -28,12 +28,7 @@ static dg_status launch(dg_context *context, const struct cuda_scope *scope, con
     struct kernel_spec spec;
     const int64_t tiles = p->batch * ceil_div(p->mn, TRANSFORM_TILE) * ceil_div(p->k_groups, TRANSFORM_TILE);
     const struct transform_scale_args args = {strided_of(&p->src), strided_of(&p->dst), p->batch, p->mn, p->k_groups};
-    struct cuda_launch launch = {
-        .grid = {scale_grid(context, scope, tiles), 1, 1},
-        .threads = TRANSFORM_THREADS,
-        .cluster = 1,
-        .pdl = context_get(context, DG_SETTING_PDL) != 0,
-    };
+    struct cuda_launch launch = scale_launch(context, scope, tiles, TRANSFORM_THREADS);
     CHECK(cuda_check_pointer(scope, "src", p->src.data));
     CHECK(cuda_check_pointer(scope, "dst", p->dst.data));
     transform_spec(p, &spec);

@@ -16,4 +16,14 @@ static inline uint32_t scale_grid(dg_context *context, const struct cuda_scope *
     return (uint32_t)min_i64(tiles, sms < all ? (int64_t)sms * BLOCKS_PER_SM : INT32_MAX);
 }
 
+/* One of their launches, but for the kernel. */
+static inline struct cuda_launch scale_launch(dg_context *context, const struct cuda_scope *scope, int64_t tiles,
+                                              uint32_t threads)
+{
+    return (struct cuda_launch){.grid = {scale_grid(context, scope, tiles), 1, 1},
+                                .threads = threads,
+                                .cluster = 1,
+                                .pdl = context_get(context, DG_SETTING_PDL) != 0};
+}
+
 #endif

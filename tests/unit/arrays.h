@@ -3,6 +3,7 @@
 #define UNIT_ARRAYS_H
 
 #include "core/tensor.h"
+#include "cpu/convert.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -127,5 +128,30 @@ static inline float random_float(struct random *r)
 }
 
 #define PICK(random, list) ((list)[random_below((random), (int64_t)(sizeof(list) / sizeof *(list)))])
+
+/* An element of FP32, FP16 or BF16. */
+static inline float array_read(const struct array *x, int64_t batch, int64_t row, int64_t col)
+{
+    const void *p = array_at(x, batch, row, col);
+    float value;
+    uint16_t half;
+    memcpy(&half, p, sizeof half);
+    if (x->t.dtype == DG_BFLOAT16)
+        return bf16_to_float(half);
+    if (x->t.dtype == DG_FLOAT16)
+        return fp16_to_float(half);
+    memcpy(&value, p, sizeof value);
+    return value;
+}
+
+static inline void array_write(const struct array *x, int64_t batch, int64_t row, int64_t col, float value)
+{
+    void *p = array_at(x, batch, row, col);
+    const uint16_t half = x->t.dtype == DG_BFLOAT16 ? float_to_bf16(value) : float_to_fp16(value);
+    if (x->t.dtype == DG_FLOAT32)
+        memcpy(p, &value, sizeof value);
+    else
+        memcpy(p, &half, sizeof half);
+}
 
 #endif

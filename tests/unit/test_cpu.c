@@ -411,30 +411,6 @@ static struct array make_codes(struct random *r, const struct gemm *g, int64_t r
     return x;
 }
 
-static float read_element(const struct array *x, int64_t batch, int64_t row, int64_t col)
-{
-    const void *p = array_at(x, batch, row, col);
-    float value;
-    uint16_t half;
-    memcpy(&half, p, sizeof half);
-    if (x->t.dtype == DG_BFLOAT16)
-        return bf16_to_float(half);
-    if (x->t.dtype == DG_FLOAT16)
-        return fp16_to_float(half);
-    memcpy(&value, p, sizeof value);
-    return value;
-}
-
-static void write_element(const struct array *x, int64_t batch, int64_t row, int64_t col, float value)
-{
-    void *p = array_at(x, batch, row, col);
-    const uint16_t half = x->t.dtype == DG_BFLOAT16 ? float_to_bf16(value) : float_to_fp16(value);
-    if (x->t.dtype == DG_FLOAT32)
-        memcpy(p, &value, sizeof value);
-    else
-        memcpy(p, &half, sizeof half);
-}
-
 enum c_mode { NO_C, OWN_C, C_IS_D, C_MODES };
 
 static struct gemm gemm_make(struct random *r, int32_t ndim, int64_t batch, int64_t m, int64_t n, int64_t k,
@@ -452,7 +428,7 @@ static struct gemm gemm_make(struct random *r, int32_t ndim, int64_t batch, int6
     g.c = array_make(dtype, ndim, g.batch, m, n, (enum layout)random_below(r, LAYOUTS));
     const struct array *c = c_mode == C_IS_D ? &g.d : &g.c;
     ARRAY_FOR_EACH (c, i, j, l)
-        write_element(c, i, j, l, random_float(r));
+        array_write(c, i, j, l, random_float(r));
     g.args.a = g.a.t;
     g.args.b = g.b.t;
     g.args.sfa = g.sfa.t;
@@ -478,7 +454,7 @@ static void gemm_free(struct gemm *g)
 static float scale_at(const struct array *sf, int64_t batch, int64_t row, int64_t group)
 {
     if (sf->t.dtype == DG_FLOAT32)
-        return read_element(sf, batch, row, group);
+        return array_read(sf, batch, row, group);
     const unsigned char *bytes = array_at(sf, batch, row, group / 4); /* the first group in the lowest byte */
     uint32_t word;
     memcpy(&word, bytes, sizeof word);
@@ -559,14 +535,14 @@ static void check_gemm(struct gemm *g)
     double *exact = malloc((count + 1) * sizeof *exact), xy = 0, xx = 0, yy = 0;
     size_t next = 0;
     ARRAY_FOR_EACH (&g->d, b, i, j) {
-        const float own_c = has_c ? read_element(c, b, i, j) : 0;
+        const float own_c = has_c ? array_read(c, b, i, j) : 0;
         wanted[next] = rounded_to(g->d.t.dtype, element_fp32(g, b, i, j, own_c));
         exact[next++] = element_fp64(g, b, i, j, (double)own_c);
     }
     run_reference(g);
     next = 0;
     ARRAY_FOR_EACH (&g->d, b, i, j) {
-        const float got = read_element(&g->d, b, i, j);
+        const float got = array_read(&g->d, b, i, j);
         EXPECT_THAT(bits_of(got) == bits_of(wanted[next]), "d[%d,%d,%d] is %a, wanted %a", (int)b, (int)i, (int)j, got,
                     wanted[next]);
         xy += (double)got * exact[next];
@@ -613,8 +589,8 @@ TEST(gemm_without_k_gives_c_or_zeros)
     run_reference(&without);
     run_reference(&with);
     ARRAY_FOR_EACH (&without.d, b, i, j) {
-        EXPECT_INT(bits_of(read_element(&without.d, b, i, j)), 0);
-        EXPECT(read_element(&with.d, b, i, j) == read_element(&with.c, b, i, j));
+        EXPECT_INT(bits_of(array_read(&without.d, b, i, j)), 0);
+        EXPECT(array_read(&with.d, b, i, j) == array_read(&with.c, b, i, j));
     }
     gemm_free(&without);
     gemm_free(&with);
@@ -632,7 +608,7 @@ TEST(gemm_is_exact_on_small_integers)
     run_reference(&g);
     decode_operands(&g);
     ARRAY_FOR_EACH (&g.d, b, i, j)
-        EXPECT((double)read_element(&g.d, b, i, j) == element_fp64(&g, b, i, j, 0));
+        EXPECT((double)array_read(&g.d, b, i, j) == element_fp64(&g, b, i, j, 0));
     gemm_free(&g);
 }
 
@@ -648,10 +624,10 @@ TEST(gemm_passes_on_nan_and_overflows_fp16_to_infinity)
     *(uint8_t *)array_at(&g.a, 0, 2, 199) = 0xff;
     memcpy(array_at(&g.sfa, 0, 1, 0), &large, sizeof large);
     run_reference(&g);
-    EXPECT(read_element(&g.d, 0, 1, 1) == INFINITY && read_element(&g.d, 0, 1, 2) == -INFINITY);
+    EXPECT(array_read(&g.d, 0, 1, 1) == INFINITY && array_read(&g.d, 0, 1, 2) == -INFINITY);
     for (int64_t j = 0; j < 4; ++j)
-        EXPECT(isnan(read_element(&g.d, 0, 2, j)));
-    EXPECT(isfinite(read_element(&g.d, 0, 0, 0)) && isfinite(read_element(&g.d, 0, 3, 3)));
+        EXPECT(isnan(array_read(&g.d, 0, 2, j)));
+    EXPECT(isfinite(array_read(&g.d, 0, 0, 0)) && isfinite(array_read(&g.d, 0, 3, 3)));
     gemm_free(&g);
 }
 
@@ -664,6 +640,6 @@ TEST(gemm_reads_a_nan_scale)
     word = (word & ~0xffu) | 255; /* group 4 */
     memcpy(array_at(&g.sfa, 0, 1, 1), &word, 4);
     run_reference(&g);
-    EXPECT(isfinite(read_element(&g.d, 0, 0, 0)) && isnan(read_element(&g.d, 0, 1, 0)));
+    EXPECT(isfinite(array_read(&g.d, 0, 0, 0)) && isnan(array_read(&g.d, 0, 1, 0)));
     gemm_free(&g);
 }

@@ -26,29 +26,6 @@ static void set_word(const struct array *a, int64_t batch, int64_t row, int64_t 
     memcpy(array_at(a, batch, row, col), &word, sizeof word);
 }
 
-static float x_at(const struct array *x, int64_t batch, int64_t row, int64_t col)
-{
-    const void *p = array_at(x, batch, row, col);
-    float value;
-    uint16_t half;
-    memcpy(&half, p, sizeof half);
-    if (x->t.dtype == DG_BFLOAT16)
-        return bf16_to_float(half);
-    if (x->t.dtype == DG_FLOAT16)
-        return fp16_to_float(half);
-    memcpy(&value, p, sizeof value);
-    return value;
-}
-
-static void set_x(const struct array *x, int64_t batch, int64_t row, int64_t col, float value)
-{
-    const uint16_t half = x->t.dtype == DG_BFLOAT16 ? float_to_bf16(value) : float_to_fp16(value);
-    if (x->t.dtype == DG_FLOAT32)
-        set_word(x, batch, row, col, bits_of(value));
-    else
-        memcpy(array_at(x, batch, row, col), &half, sizeof half);
-}
-
 /* ---- The casts, step by step as clients of the Python package know them --------------------------------------- */
 
 /* ceil_to_ue8m0 by frexp: the power of two that is not below, with an exponent byte of 1 to 254. */
@@ -118,7 +95,7 @@ static struct quantize quantize_make(struct random *r, struct shape s, struct gr
     t.sf = array_make(packed ? DG_INT32 : DG_FLOAT32, s.ndim, s.batch, ceil_div(s.m, grain.mn), cols,
                       (enum layout)random_below(r, LAYOUTS));
     ARRAY_FOR_EACH (&t.x, b, i, j)
-        set_x(&t.x, b, i, j, random_float(r) * ldexpf(1, (int)random_below(r, 12) - 6));
+        array_write(&t.x, b, i, j, random_float(r) * ldexpf(1, (int)random_below(r, 12) - 6));
     t.args.x = t.x.t;
     t.args.q = t.q.t;
     t.args.sf = t.sf.t;
@@ -153,7 +130,7 @@ static float amax_of(const struct quantize *t, const struct group *g)
     float amax = 0;
     for (int64_t m = g->m_begin; m < g->m_end; ++m)
         for (int64_t k = g->k_begin; k < g->k_end; ++k) {
-            const float x = fabsf(x_at(&t->x, g->batch, m, k));
+            const float x = fabsf(array_read(&t->x, g->batch, m, k));
             amax = isnan(x) || isnan(amax) ? NAN : x > amax ? x : amax;
         }
     return amax;
@@ -177,7 +154,7 @@ static void check_group(const struct quantize *t, const struct group *g)
     for (int64_t m = g->m_begin; m < g->m_end; ++m)
         for (int64_t k = g->k_begin; k < g->k_end; ++k) {
             const uint8_t code = *(uint8_t *)array_at(&t->q, g->batch, m, k);
-            const uint8_t wanted = wanted_code(x_at(&t->x, g->batch, m, k), scale);
+            const uint8_t wanted = wanted_code(array_read(&t->x, g->batch, m, k), scale);
             EXPECT_THAT(code == wanted, "q[%d,%d,%d] is 0x%x, wanted 0x%x", (int)g->batch, (int)m, (int)k, code,
                         wanted);
         }
@@ -241,16 +218,16 @@ static struct quantize special_groups(bool packed, bool round)
         quantize_make(&r, (struct shape){2, 1, SPECIAL_ROWS, 128}, grains[0], DG_FLOAT32, packed, round);
     for (int64_t k = 0; k < 128; ++k) {
         const float sign = k % 2 ? -1.0f : 1.0f;
-        set_x(&t.x, 0, 0, k, 0.0f * sign);
-        set_x(&t.x, 0, 1, k, ldexpf(sign, -140));
-        set_x(&t.x, 0, 5, k, sign * FLT_MAX);
-        set_x(&t.x, 0, 6, k, sign * FLT_MAX);
+        array_write(&t.x, 0, 0, k, 0.0f * sign);
+        array_write(&t.x, 0, 1, k, ldexpf(sign, -140));
+        array_write(&t.x, 0, 5, k, sign * FLT_MAX);
+        array_write(&t.x, 0, 6, k, sign * FLT_MAX);
     }
-    set_x(&t.x, 0, 2, 64, -INFINITY);
-    set_x(&t.x, 0, 3, 127, NAN);
-    set_x(&t.x, 0, 4, 0, INFINITY);
-    set_x(&t.x, 0, 4, 1, NAN);
-    set_x(&t.x, 0, 6, 0, INFINITY);
+    array_write(&t.x, 0, 2, 64, -INFINITY);
+    array_write(&t.x, 0, 3, 127, NAN);
+    array_write(&t.x, 0, 4, 0, INFINITY);
+    array_write(&t.x, 0, 4, 1, NAN);
+    array_write(&t.x, 0, 6, 0, INFINITY);
     return t;
 }
 

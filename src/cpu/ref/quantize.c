@@ -79,6 +79,6 @@ static void quantize_rows(void *user, int64_t begin, int64_t end)
 void ref_quantize(const struct quantize_problem *problem)
 {
     struct quantize_problem p = *problem;
-    const int64_t cost = 5 * p.gran_mn * min_i64(p.k, (int64_t)1 << 28); /* an element takes some five nanoseconds */
+    const int64_t cost = 12 * p.gran_mn * min_i64(p.k, (int64_t)1 << 28); /* an element: some twelve nanoseconds */
     cpu_parallel_for(p.batch * p.mn_groups, cost, quantize_rows, &p);
 }
