@@ -13,6 +13,7 @@ struct verdict {
     double difference2, energy; /* sums of (got - wanted)^2 and got^2 + wanted^2 */
     double magnitude2;          /* sum of what wanted^2 is on average, from the norms of A's and B's rows */
     int64_t elements;
+    bool wanted_rounded; /* to D's type, as what was got is */
     /* The element that misses by the largest multiple of what its type and the FP8 accumulator may cost. */
     double worst_multiple;
     struct element {

@@ -256,12 +256,12 @@ DG_API dg_status dg_gemm(dg_context *context, const dg_gemm_args *args, dg_strea
  *   {gran_mn, gran_k}  {1,128} for activations, {128,128} for weights, {128,1} per channel; 0 means 1 and 128.
  *   round_scale  non-zero: round scales up to a power of two (UE8M0). Always so when sf is INT32.
  *
- * For each group, in FP32: amax = max |x|, but at least 1e-4; scale = amax / 448, rounded up to a power of two (with
- * an exponent byte of 1 to 254) if asked; q = E4M3(x * (1 / scale)), to nearest even. Hence a group of zeros or
- * denormals gets the scale 1e-4/448 and stays finite. A group with a NaN gets the scale NaN and NaN codes (0x7f); one
- * with an infinity the scale infinity, 0x7f where x is infinite, and zeros (of x's sign) elsewhere. Rounded scales are
- * finite always: such groups get 2^127, 0x7f where x is NaN or infinite, and E4M3(x * 2^-127) elsewhere, which is
- * zero up to |x| = 2^117.
+ * For each group, in FP32: amax = max |x|, but at least 1e-4; scale = amax * (1 / 448), rounded up to a power of two
+ * (with an exponent byte of 1 to 254) if asked; q = E4M3(x * (1 / scale)), to nearest even. Hence a group of zeros or
+ * denormals gets the scale 1e-4 * (1 / 448) and stays finite. A group with a NaN gets the scale NaN and NaN codes
+ * (0x7f); one with an infinity the scale infinity, 0x7f where x is infinite, and zeros (of x's sign) elsewhere. Rounded
+ * scales are finite always: such groups get 2^127, 0x7f where x is NaN or infinite, and E4M3(x * 2^-127) elsewhere,
+ * which is zero up to |x| = 2^117.
  */
 typedef struct dg_quantize_args {
     size_t size;

@@ -158,7 +158,7 @@ DEVICE_FN void store_chunk(uint8_t *q, int64_t col_stride, int32_t cols_left, co
 /* From the bits of the largest magnitude. */
 DEVICE_FN float scale_of(uint32_t amax)
 {
-    const float scale = divide(bits_float(max_bits(amax, float_bits(1e-4f))), 448.0f);
+    const float scale = bits_float(max_bits(amax, float_bits(1e-4f))) * (1.0f / 448.0f);
 #if ROUND_SCALE
     return bits_float(round_up_to_ue8m0(scale) << 23);
 #else

@@ -22,7 +22,7 @@ def want_cast(x, gran_mn, gran_k, rounded):
     whole = np.zeros((rows * gran_mn, cols * gran_k), F32)
     whole[:m, :n] = x
     groups = whole.reshape(rows, gran_mn, cols, gran_k)
-    sf = np.maximum(abs(groups).max((1, 3)), F32(1e-4)) / F32(448)
+    sf = np.maximum(abs(groups).max((1, 3)), F32(1e-4)) * (F32(1) / F32(448))
     sf = powers(sf) if rounded else sf
     q = (groups * (F32(1) / sf)[:, None, :, None]).astype(F8).reshape(whole.shape)[:m, :n]
     return q, sf
@@ -87,7 +87,7 @@ class Casts(unittest.TestCase):
     def test_custom_dims(self):
         x = rng().standard_normal((4, 5, 6)).astype(F32)
         q, sf = math.per_custom_dims_cast_to_fp8(x, (0, 2), False)
-        want = np.maximum(abs(x).max(1, keepdims=True), F32(1e-4)) / F32(448)
+        want = np.maximum(abs(x).max(1, keepdims=True), F32(1e-4)) * (F32(1) / F32(448))
         self.assertTrue(same_bits(sf, want.squeeze()) and same_bits(q, (x * (F32(1) / want)).astype(F8)))
 
     def test_ue8m0(self):

@@ -254,3 +254,13 @@ TEST(one_rounding_is_within_the_limit)
     EXPECT(error_of_one(1.0f + 0x1p-8f, 1.0f + 0x1p-7f) < 1.0);
     EXPECT(error_of_one(1.0f + 0x1p-8f, 1.0f - 0x1p-7f) > 1.0);
 }
+
+/* Two results of one sum may be rounded to either side, one step of BF16 apart; that is near where both are rounded. */
+TEST(two_roundings_are_near)
+{
+    for (int both = 0; both < 2; ++both) {
+        struct verdict v = {.wanted_rounded = both != 0};
+        verdict_add(&v, &(struct element){0, 0, 0, 1088.0, 1096.0}, 80.0, DG_BFLOAT16);
+        EXPECT((v.worst_multiple <= 1.0) == (both != 0));
+    }
+}

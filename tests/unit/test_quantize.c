@@ -40,11 +40,11 @@ static float ceil_to_power(float value)
     return (float)ldexp(1, exponent < -126 ? -126 : exponent > 127 ? 127 : exponent);
 }
 
-/* sf = amax.clamp(1e-4) / 448 */
+/* sf = amax.clamp(1e-4) * (1 / 448) */
 static float wanted_scale(float amax, bool round)
 {
     const float clamped = amax < 1e-4f ? 1e-4f : amax; /* NaN stays */
-    const float scale = clamped / 448.0f;
+    const float scale = clamped * (1.0f / 448.0f);
     return round ? ceil_to_power(scale) : scale;
 }
 
@@ -249,8 +249,8 @@ TEST(special_groups_as_the_manual_says)
 {
     struct quantize t = special_groups(false, false);
     EXPECT_OK(dg_quantize_fp8(NULL, &t.args, NULL));
-    EXPECT(scale_at(&t, 0, 0, 0) == 1e-4f / 448 && zeros_but(&t, 0, -1));
-    EXPECT(scale_at(&t, 0, 1, 0) == 1e-4f / 448 && zeros_but(&t, 1, -1));
+    EXPECT(scale_at(&t, 0, 0, 0) == 1e-4f * (1.0f / 448.0f) && zeros_but(&t, 0, -1));
+    EXPECT(scale_at(&t, 0, 1, 0) == 1e-4f * (1.0f / 448.0f) && zeros_but(&t, 1, -1));
     EXPECT(scale_at(&t, 0, 2, 0) == INFINITY && zeros_but(&t, 2, 64));
     EXPECT_INT(code_at(&t, 2, 64), 0x7f);
     EXPECT(isnan(scale_at(&t, 0, 3, 0)) && isnan(scale_at(&t, 0, 4, 0)));

@@ -1,7 +1,7 @@
 """Casts between floating-point types and FP8 or FP4 with scales. torch tensors in, torch tensors out; NumPy likewise.
 
-In all of them: amax = the largest |x| of a group, but at least 1e-4; scale = amax / largest code, rounded up to a power
-of two where `use_ue8m0` asks; code = x * (1 / scale), to nearest even.
+In all of them: amax = the largest |x| of a group, but at least 1e-4; scale = amax * (1 / largest code), rounded up to a
+power of two where `use_ue8m0` asks; code = x * (1 / scale), to nearest even.
 """
 
 from .. import _C
@@ -74,7 +74,7 @@ def unpack_ue8m0_from_int(packed):
 
 
 def _scale(lib, amax, largest, use_ue8m0):
-    scale = lib.clip(amax, SMALLEST_AMAX) / largest
+    scale = lib.clip(amax, SMALLEST_AMAX) * (1.0 / largest)
     return ceil_to_ue8m0(scale) if use_ue8m0 else scale
 
 

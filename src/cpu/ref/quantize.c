@@ -3,7 +3,7 @@
  * gran_mn x gran_k elements, in FP32:
  *
  *     amax  = max |x|, NaN if any x is; at least 1e-4
- *     scale = amax / 448, rounded up to a power of two if asked
+ *     scale = amax * (1 / 448), rounded up to a power of two if asked
  *     q     = e4m3(x * (1 / scale))
  */
 #include "cpu/ref/element.h"
@@ -12,7 +12,7 @@
 
 #include <math.h>
 
-static const float SMALLEST_AMAX = 1e-4f, E4M3_MAX = 448.0f;
+static const float SMALLEST_AMAX = 1e-4f, E4M3_MAX_INVERSE = 1.0f / 448.0f;
 
 /* The elements of one group: rows m_begin .. m_end-1, columns k_begin .. k_end-1 of a batch entry. */
 struct group {
@@ -49,7 +49,7 @@ static float largest_magnitude(const struct quantize_problem *p, const struct gr
 
 static void quantize_group(const struct quantize_problem *p, const struct group *g)
 {
-    float scale = largest_magnitude(p, g) / E4M3_MAX;
+    float scale = largest_magnitude(p, g) * E4M3_MAX_INVERSE;
     if (p->round_scale)
         scale = round_up_to_ue8m0(scale);
     const float inverse = 1.0f / scale;
