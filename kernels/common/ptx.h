@@ -79,6 +79,12 @@ DEVICE_FN void cluster_barrier(void)
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+/* The same without the last part: all have come, which is enough to leave. Waits for no store. */
+DEVICE_FN void cluster_barrier_relaxed(void)
+{
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
 /* ---- Numbers ------------------------------------------------------------------------------------------------- */
 
 DEVICE_FN uint32_t float_bits(float value)
@@ -232,6 +238,37 @@ DEVICE_FN void fence_smem_for_async(void)
 DEVICE_FN uint32_t load_smem_u32(const uint32_t *p)
 {
     return *p;
+}
+
+/* The same, two of them, aligned to 8 bytes. */
+DEVICE_FN void load_smem_u32x2(const uint32_t *p, uint32_t *words)
+{
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(words[0]), "=r"(words[1]) : "r"(smem_address(p)) : "memory");
+}
+
+/* Four floats, aligned to 16 bytes. */
+DEVICE_FN void load_smem_f32x4(const float *p, float *x)
+{
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+                 : "r"(smem_address(p))
+                 : "memory");
+}
+
+/* The same of block `rank` of the cluster, where p is in one's own ("distributed shared memory"). */
+DEVICE_FN void load_cluster_f32x4(const float *p, uint32_t rank, float *x)
+{
+    uint32_t remote;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(smem_address(p)), "r"(rank));
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+                 : "r"(remote)
+                 : "memory");
+}
+
+DEVICE_FN void store_smem_f32(float *p, float x)
+{
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(smem_address(p)), "f"(x) : "memory");
 }
 
 DEVICE_FN void store_smem_f32x2(void *p, float x, float y)

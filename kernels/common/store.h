@@ -48,6 +48,22 @@ DEVICE_FN uint32_t pack_d(float low, float high)
 #endif
 }
 
+/* Four neighbours at once, where D is aligned for it. */
+DEVICE_FN void store_d4(d_element *d, const float *x)
+{
+#if D_TYPE == TYPE_FLOAT32
+    struct floats4 four;
+    for (int i = 0; i < 4; ++i)
+        four.x[i] = x[i];
+    *(struct floats4 *)d = four;
+#else
+    struct words2 four;
+    four.word[0] = pack_d(x[0], x[1]);
+    four.word[1] = pack_d(x[2], x[3]);
+    *(struct words2 *)d = four;
+#endif
+}
+
 /*
  * `cols` columns of a fragment, from column `first` on, into a staging buffer of 64 rows of `cols` elements, swizzled
  * as TMA stores it; the caller fences and stores. cols is a multiple of 16 (8 for FP32).

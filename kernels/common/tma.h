@@ -20,7 +20,25 @@ DEVICE_FN void tma_load(const struct tensor_map *map, uint64_t *bar, void *smem,
                  : "memory");
 }
 
-/* The same, to the same place in every block of the cluster whose bit is set in `blocks`, counted at each one's `bar`.
+/* What becomes of lines in the L2 cache: these leave it first ("createpolicy"). */
+DEVICE_FN uint64_t l2_evict_first(void)
+{
+    uint64_t policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+/* tma_load with such a policy. */
+DEVICE_FN void tma_load_hinted(const struct tensor_map *map, uint64_t *bar, void *smem, int32_t col, int32_t row,
+                               int32_t batch, uint64_t policy)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+                 "[%1, {%2, %3, %4}], [%5], %6;" ::"r"(smem_address(smem)),
+                 "l"(map), "r"(col), "r"(row), "r"(batch), "r"(smem_address(bar)), "l"(policy)
+                 : "memory");
+}
+
+/* tma_load to the same place in every block of the cluster whose bit is set in `blocks`, counted at each one's `bar`.
  */
 DEVICE_FN void tma_load_multicast(const struct tensor_map *map, uint64_t *bar, void *smem, int32_t col, int32_t row,
                                   int32_t batch, uint16_t blocks)

@@ -126,6 +126,7 @@ struct warp {
 struct gathering {
     uint32_t threads;               /* that have come */
     uint32_t wanted;                /* 0: all that are alive */
+    bool relaxed;                   /* nobody learns what others know */
     uint32_t warps[CLUSTER_BLOCKS]; /* that have come, of each block */
     uint32_t *clock;
 };

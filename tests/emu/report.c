@@ -44,10 +44,10 @@ struct emu_text emu_place(uint32_t offset)
 static struct emu_text role(uint32_t warp)
 {
     static const char *const producers[] = {"operands", "scales", "idle", "idle"};
-    const uint32_t warps = emu.threads / LANES;
-    if (strcmp(emu.launch->kernel, "sm90_fp8_gemm_1d2d") != 0)
+    if (strncmp(emu.launch->kernel, "sm90_fp8_gemm_", 14) != 0)
         return text("%s", "");
-    return warp >= warps - 4 ? text(" (%s)", producers[warp % 4]) : text(" (math %u)", warp / 4);
+    const uint32_t math = (emu.threads / LANES - 2) / 4 * 4; /* the two or four warps behind are producers */
+    return warp >= math ? text(" (%s)", producers[warp - math]) : text(" (math %u)", warp / 4);
 }
 
 struct emu_text emu_who(uint32_t block, uint32_t thread)

@@ -218,6 +218,24 @@ uint32_t load_smem_u32(const uint32_t *p)
     return value;
 }
 
+void load_smem_u32x2(const uint32_t *p, uint32_t *words)
+{
+    ENTER();
+    emu_smem_read(emu.self, own_block(), emu_offset(own_block(), p, 8, 8), words, 8);
+}
+
+void load_smem_f32x4(const float *p, float *x)
+{
+    ENTER();
+    emu_smem_read(emu.self, own_block(), emu_offset(own_block(), p, 16, 16), x, 16);
+}
+
+void store_smem_f32(float *p, float x)
+{
+    ENTER();
+    emu_smem_write(emu.self, own_block(), emu_offset(own_block(), p, 4, 4), &x, 4);
+}
+
 void store_smem_u32(uint32_t *p, uint32_t value)
 {
     ENTER();
@@ -278,6 +296,12 @@ uint32_t load_cluster_u32(const uint32_t *p, uint32_t rank)
     ENTER();
     emu_smem_read(emu.self, peer(rank), emu_offset(own_block(), p, 4, 4), &value, 4);
     return value;
+}
+
+void load_cluster_f32x4(const float *p, uint32_t rank, float *x)
+{
+    ENTER();
+    emu_smem_read(emu.self, peer(rank), emu_offset(own_block(), p, 16, 16), x, 16);
 }
 
 void store_cluster_u32(uint32_t *p, uint32_t rank, uint32_t value)

@@ -197,7 +197,7 @@ static void gather(struct gathering *g, struct warp *warp)
     if (g->clock == NULL)
         g->clock = emu_clock_new(block->cluster);
     for (uint32_t lane = 0; lane < LANES; ++lane)
-        if (warp->alive >> lane & 1 && g->clock)
+        if (warp->alive >> lane & 1 && g->clock && !g->relaxed)
             emu_clock_join(block->cluster, g->clock, warp->threads[lane].clock);
     g->warps[block->rank] |= 1u << warp->index;
     g->threads += (uint32_t)__builtin_popcount(warp->alive);
@@ -210,7 +210,7 @@ static void let_go(struct gathering *g, struct cluster *cluster)
         for (uint32_t warps = g->warps[rank]; warps != 0; warps &= warps - 1) {
             struct warp *warp = &cluster->blocks[rank].warps[__builtin_ctz(warps)];
             for (uint32_t lane = 0; lane < LANES; ++lane)
-                if (warp->alive >> lane & 1) {
+                if (warp->alive >> lane & 1 && !g->relaxed) {
                     emu_clock_copy(cluster, warp->threads[lane].clock, g->clock);
                     emu_clock_tick(&warp->threads[lane]);
                 }
@@ -281,12 +281,17 @@ static bool cluster_complete(struct cluster *cluster)
     return true;
 }
 
-/* The barrier releases: what its threads have sent to other blocks arrives before they do. */
+/* The barrier releases, unless it is relaxed: what its threads have sent to other blocks arrives before they do. */
 static bool arrive_at_cluster(struct warp *warp)
 {
-    for (uint32_t lane = 0; lane < LANES; ++lane)
+    struct gathering *g = &warp->block->cluster->barrier;
+    const bool relaxed = warp->meeting.detail != 0;
+    if (g->threads > 0 && g->relaxed != relaxed)
+        emu_wrong("cluster_barrier and cluster_barrier_relaxed meet");
+    g->relaxed = relaxed;
+    for (uint32_t lane = 0; lane < LANES && !relaxed; ++lane)
         emu_remote_flush(&warp->threads[lane]);
-    gather(&warp->block->cluster->barrier, warp);
+    gather(g, warp);
     emu_warp_waits(warp, WAITS_CLUSTER, 0);
     return cluster_complete(warp->block->cluster);
 }
@@ -295,6 +300,12 @@ void cluster_barrier(void)
 {
     ENTER();
     emu_meet(MEET_CLUSTER, 0, arrive_at_cluster);
+}
+
+void cluster_barrier_relaxed(void)
+{
+    ENTER();
+    emu_meet(MEET_CLUSTER, 1, arrive_at_cluster);
 }
 
 /* ---- Registers ----------------------------------------------------------------------------------------------- */

@@ -258,13 +258,35 @@ static void begin_load(const struct box *box, struct block *block, const void *p
     }
 }
 
-void tma_load(const struct tensor_map *map, uint64_t *bar, void *smem, int32_t col, int32_t row, int32_t batch)
+/* There is no cache here. */
+enum { EVICT_FIRST = 1 };
+
+uint64_t l2_evict_first(void)
 {
-    ENTER();
+    return EVICT_FIRST;
+}
+
+static void load_box(const struct tensor_map *map, uint64_t *bar, void *smem, int32_t col, int32_t row, int32_t batch)
+{
     const struct box box = box_at(map, col, row, batch);
     struct block *block = emu.self->warp->block;
     emu_trace(block, "loads %s from column %d, row %d", emu_place(emu_offset(block, smem, 0, 1)).s, col, row);
     begin_load(&box, block, smem, bar);
+}
+
+void tma_load_hinted(const struct tensor_map *map, uint64_t *bar, void *smem, int32_t col, int32_t row, int32_t batch,
+                     uint64_t policy)
+{
+    ENTER();
+    if (policy != EVICT_FIRST)
+        emu_wrong("a cache policy of %#llx, which nothing has made", (unsigned long long)policy);
+    load_box(map, bar, smem, col, row, batch);
+}
+
+void tma_load(const struct tensor_map *map, uint64_t *bar, void *smem, int32_t col, int32_t row, int32_t batch)
+{
+    ENTER();
+    load_box(map, bar, smem, col, row, batch);
 }
 
 void tma_load_multicast(const struct tensor_map *map, uint64_t *bar, void *smem, int32_t col, int32_t row,

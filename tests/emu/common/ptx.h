@@ -47,6 +47,7 @@ EMU void block_barrier(void);
 EMU void warp_barrier(void);
 EMU void named_barrier(uint32_t id, uint32_t threads);
 EMU void cluster_barrier(void);
+EMU void cluster_barrier_relaxed(void);
 
 EMU uint32_t exchange_xor(uint32_t value, int mask);
 EMU uint32_t exchange_from(uint32_t value, uint32_t lane);
@@ -108,6 +109,10 @@ EMU void *static_smem(const void *key, uint32_t bytes);
 EMU uint32_t smem_address(const void *p);
 EMU void fence_smem_for_async(void);
 EMU uint32_t load_smem_u32(const uint32_t *p);
+EMU void load_smem_u32x2(const uint32_t *p, uint32_t *words);
+EMU void load_smem_f32x4(const float *p, float *x);
+EMU void load_cluster_f32x4(const float *p, uint32_t rank, float *x);
+EMU void store_smem_f32(float *p, float x);
 EMU void store_smem_f32x2(void *p, float x, float y);
 EMU void store_smem_matrices(void *row, uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3);
 
