@@ -100,11 +100,16 @@ DEVICE_FN struct tile tile_at(const struct gemm_1d2d_args *args, int32_t index)
 
 /* ---- Producer: operands -------------------------------------------------------------------------------------- */
 
-/* One operand's share of a stage: all of it, or under multicast this block's part, sent to both blocks. */
+/*
+ * One operand's share of a stage: all of it, or under multicast this block's part, sent to both blocks. What hardly any
+ * other block will read (`once`) spares in the L2 cache what others left there.
+ */
 DEVICE_FN void load_operand(const struct tensor_map *map, uint64_t *full, uint8_t *smem, int32_t k, int32_t row,
-                            int32_t batch, int shared_by, int32_t tile_rows)
+                            int32_t batch, int shared_by, int32_t tile_rows, int once)
 {
-    if (shared_by == 1) {
+    if (shared_by == 1 && once) {
+        tma_load_hinted(map, full, smem, k, row, batch, l2_evict_first());
+    } else if (shared_by == 1) {
         tma_load(map, full, smem, k, row, batch);
     } else {
         const int32_t part = tile_rows / shared_by, rank = (int32_t)cluster_rank();
@@ -124,8 +129,9 @@ DEVICE_FN void produce_operands(struct smem *s, const struct gemm_1d2d_args *arg
             uint64_t *full = &s->full[ring.stage];
             mbarrier_wait(&s->empty[ring.stage], ring.phase ^ 1);
             mbarrier_arrive_expect(full, args->load_bytes);
-            load_operand(&args->a, full, s->a[ring.stage], block * GROUP, tile.row, tile.batch, CLUSTER_N, BLOCK_M);
-            load_operand(&args->b, full, s->b[ring.stage], block * GROUP, tile.col, tile.batch, CLUSTER_M, BLOCK_N);
+            load_operand(&args->a, full, s->a[ring.stage], block * GROUP, tile.row, tile.batch, CLUSTER_N, BLOCK_M, 0);
+            load_operand(&args->b, full, s->b[ring.stage], block * GROUP, tile.col, tile.batch, CLUSTER_M, BLOCK_N,
+                         args->sched.m_tiles <= 2);
             if (SFA_TMA)
                 tma_load(&args->scales, full, s->sfa[ring.stage], tile.row, SFA_PACKED ? block / 4 : block, tile.batch);
             ring_advance(&ring, STAGES);

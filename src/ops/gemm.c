@@ -11,18 +11,14 @@
 
 /* ---- Choosing ------------------------------------------------------------------------------------------------ */
 
-static bool batch_invariant(dg_context *context)
-{
-    return context_get(context, DG_SETTING_BATCH_INVARIANT) != 0;
-}
-
 static dg_status make_plan(dg_context *context, const struct gemm_problem *p, const dg_device_info *device,
                            int32_t num_sms, struct gemm_plan *plan, char *refused, size_t bytes)
 {
+    const struct gemm_terms terms = {device, num_sms, context_get(context, DG_SETTING_BATCH_INVARIANT) != 0};
     *plan = (struct gemm_plan){0};
-    CHECK(gemm_select(p, device, batch_invariant(context), &plan->row, refused, bytes));
+    CHECK(gemm_select(p, &terms, &plan->row, refused, bytes));
     if (device && !gemm_problem_empty(p))
-        plan->row->plan(p, device, num_sms, plan);
+        plan->row->plan(p, &terms, plan);
     return DG_SUCCESS;
 }
 
@@ -167,7 +163,7 @@ leave:
 static dg_status run_on_cpu(const struct gemm_problem *problem)
 {
     const struct gemm_row *row;
-    CHECK(gemm_select(problem, NULL, false, &row, NULL, 0));
+    CHECK(gemm_select(problem, &(struct gemm_terms){0}, &row, NULL, 0));
     row->run(problem);
     return DG_SUCCESS;
 }

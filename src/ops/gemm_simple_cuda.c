@@ -7,21 +7,21 @@
 
 enum { TILE = 64, THREADS = 256, BLOCKS_PER_SM = 2 };
 
-static struct text refusal(const struct gemm_problem *p, const dg_device_info *device, bool batch_invariant)
+static struct text refusal(const struct gemm_problem *p, const struct gemm_terms *terms)
 {
     struct text out = {""};
-    (void)p, (void)batch_invariant;
+    const dg_device_info *device = terms->device;
+    (void)p;
     if (device->arch < 75)
         snprintf(out.s, sizeof out.s, "needs compute capability 7.5 or more; the device has %d.%d",
                  (int)device->arch / 10, (int)device->arch % 10);
     return out;
 }
 
-static void plan(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms, struct gemm_plan *out)
+static void plan(const struct gemm_problem *p, const struct gemm_terms *terms, struct gemm_plan *out)
 {
-    (void)device;
     int64_t tiles = ceil_div(p->m, TILE) * ceil_div(p->n, TILE) * p->batch; /* the kernel loops over the rest */
-    out->grid = (uint32_t)min_i64(tiles, (int64_t)num_sms * BLOCKS_PER_SM);
+    out->grid = (uint32_t)min_i64(tiles, (int64_t)terms->num_sms * BLOCKS_PER_SM);
     out->threads = THREADS;
     out->cluster = 1;
 }

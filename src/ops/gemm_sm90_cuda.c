@@ -6,18 +6,23 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct text refusal(const struct gemm_problem *p, const dg_device_info *device, bool batch_invariant)
+static struct text refusal(const struct gemm_problem *p, const struct gemm_terms *terms)
 {
-    return gemm_1d2d_refusal(p, device, batch_invariant);
+    return gemm_1d2d_refusal(p, terms->device, terms->batch_invariant);
 }
 
-static void plan(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms, struct gemm_plan *out)
+void gemm_1d2d_shape(struct gemm_plan *plan)
 {
-    gemm_1d2d_choose(p, device, num_sms, &out->sm90);
-    out->grid = (uint32_t)out->sm90.grid;
-    out->threads = (uint32_t)out->sm90.threads;
-    out->cluster = (uint32_t)out->sm90.cluster;
-    out->smem_bytes = out->sm90.config.smem_bytes;
+    plan->grid = (uint32_t)plan->sm90.grid;
+    plan->threads = (uint32_t)plan->sm90.threads;
+    plan->cluster = (uint32_t)plan->sm90.cluster;
+    plan->smem_bytes = plan->sm90.config.smem_bytes;
+}
+
+static void plan(const struct gemm_problem *p, const struct gemm_terms *terms, struct gemm_plan *out)
+{
+    gemm_1d2d_choose(p, terms->device, terms->num_sms, &out->sm90);
+    gemm_1d2d_shape(out);
 }
 
 static void spec(const struct gemm_problem *p, const struct gemm_plan *plan, struct kernel_spec *out)

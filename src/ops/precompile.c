@@ -52,10 +52,8 @@ static const int64_t MOST_M = (int64_t)1 << 40;
 
 struct range {
     const dg_gemm_args *args;
-    const dg_device_info *device;
+    struct gemm_terms terms;
     int64_t m_min, m_max;
-    int32_t num_sms;
-    bool batch_invariant;
 };
 
 /*
@@ -90,12 +88,12 @@ static dg_status collect(const struct range *range, const dg_precompile_args *ho
         struct gemm_plan plan = {0};
         struct kernel_spec spec;
         CHECK(gemm_problem_make(&args, NULL_DATA_ACCEPTED, &p));
-        CHECK(gemm_select(&p, range->device, range->batch_invariant, &plan.row, NULL, 0));
+        CHECK(gemm_select(&p, &range->terms, &plan.row, NULL, 0));
         if (tried++ % 1024 == 0)
             report(how, 0, 0, "planning");
         if (gemm_problem_empty(&p))
             continue;
-        plan.row->plan(&p, range->device, range->num_sms, &plan);
+        plan.row->plan(&p, &range->terms, &plan);
         plan.row->spec(&p, &plan, &spec);
         CHECK(add_kernel(set, &spec));
     }
@@ -162,7 +160,7 @@ dg_status dg_precompile(dg_context *given, const dg_precompile_args *given_args,
     dg_precompile_args args;
     dg_gemm_args gemm;
     dg_device_info device;
-    struct range range = {.device = &device};
+    struct range range = {.terms.device = &device};
     struct kernel_set set = {0};
     struct outcome outcome = {0};
     dg_status status = DG_SUCCESS;
@@ -175,8 +173,8 @@ dg_status dg_precompile(dg_context *given, const dg_precompile_args *given_args,
         return fail(DG_ERROR_INVALID_ARGUMENT, "the tensors are on the CPU, which needs no kernels; wanted a target or "
                                                "tensors with a CUDA device");
     CHECK(device_target(args.target, gemm.d.device, &device));
-    range.num_sms = context_sms(context, gemm.num_sms, device.num_sms);
-    range.batch_invariant = context_get(context, DG_SETTING_BATCH_INVARIANT) != 0;
+    range.terms.num_sms = context_sms(context, gemm.num_sms, device.num_sms);
+    range.terms.batch_invariant = context_get(context, DG_SETTING_BATCH_INVARIANT) != 0;
 
     CHECKGOTO(collect(&range, &args, &set), status, release);
     CHECKGOTO(compile(&set, &args, device.arch, context_get(context, DG_SETTING_COMPILE) != 0, &outcome), status,

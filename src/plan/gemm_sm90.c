@@ -195,39 +195,42 @@ bool gemm_1d2d_plan_tile(const struct gemm_problem *p, const dg_device_info *dev
 /* ---- The cost model ------------------------------------------------------------------------------------------ */
 
 /*
- * Cycles, fitted to 7,700 measurements on an H200 (70 shapes times all tiles; bench/LOG.md): the tile that it chooses
- * is 0.9 % slower than the best of all at the mean, and 11 % at most.
+ * Cycles at 1.7 GHz, fitted to 10,900 measurements on an H200 (107 shapes times all tiles and clusters; bench/LOG.md):
+ * where this kernel is the one to take, the tile that it chooses is 1.3 % slower than the best of all at the mean, and
+ * 9 % at most.
  */
 enum {
-    LEAST_GROUP = 314,  /* a step's latency: barrier, wgmma, promotion, barrier */
-    CLUSTER_GROUP = 29, /* what waiting for the other block costs a step */
-    SPLIT_GROUP = 103,  /* what two scales of B cost a step, with more than one math warpgroup */
-    FILL = 3600,        /* launch, and the first loads */
-    TILE = 285,         /* between tiles */
-    WGMMA_LEAST = 22    /* a wgmma reads 64 x 32 of A however few columns it has */
+    LEAST_GROUP = 229,  /* a step's latency: barrier, wgmma, promotion, barrier */
+    CLUSTER_GROUP = 35, /* what waiting for the other block costs a step */
+    SPLIT_GROUP = 113,  /* what two scales of B cost a step, with more than one math warpgroup */
+    FILL = 4760,        /* launch, and the first loads */
+    TILE = 116,         /* between tiles */
+    WGMMA_LEAST = 21    /* a wgmma reads 64 x 32 of A however few columns it has */
 };
-static const double L2_BYTES = 66;        /* per cycle and SM */
-static const double HBM_BYTES = 1646;     /* per cycle, with all SMs loading */
-static const double TILE_ELEMENT = 0.053; /* storing one element */
-static const double TRAFFIC = 0.1;        /* L2 traffic costs power even where it hides: of equals, the thriftier */
+static const double L2_BYTES = 68;        /* per cycle and SM */
+static const double HBM_BYTES = 1956;     /* per cycle, with all SMs loading */
+static const double TILE_ELEMENT = 0.031; /* storing one element */
+static const double TRAFFIC = 0.033;      /* L2 traffic costs power even where it hides, and the clock, */
+static const double TRAFFIC_LONG = 0.61;  /* with products that take LONG or more */
+static const double LONG_PRODUCTS = 2.3e11;
 
 /* What promotion adds to a step's wgmmas: a fixed part, and one for each column. Three warpgroups hide it best. */
 static double promotion_cycles(const struct gemm_1d2d_config *c)
 {
     switch (c->block_m) {
     case 64:
-        return 164 + 1.35 * c->block_n;
+        return 127 + 2.1 * c->block_n;
     case 128:
-        return 88 + 0.1 * c->block_n;
+        return 113 + 0.033 * c->block_n;
     case 192:
-        return 23 + 0.59 * c->block_n;
+        return 36 + 0.3 * c->block_n;
     default:
-        return 102 + 0.96 * c->block_n;
+        return 144 + 0.22 * c->block_n;
     }
 }
 
 /* One K group of 128 in one block: bound by tensor cores and promotion, by what L2 delivers, or by latency. */
-static double group_cycles(const struct gemm_1d2d_plan *plan)
+static double group_cycles(const struct gemm_problem *p, const struct gemm_1d2d_plan *plan)
 {
     const struct gemm_1d2d_config *c = &plan->config;
     double n = c->block_n, wgmma = n / 2 > WGMMA_LEAST + n / 4 ? n / 2 : WGMMA_LEAST + n / 4;
@@ -238,7 +241,8 @@ static double group_cycles(const struct gemm_1d2d_plan *plan)
     if (plan->cluster > 1)
         math += CLUSTER_GROUP;
     double cycles = math > l2 ? math : l2;
-    return (cycles > LEAST_GROUP ? cycles : LEAST_GROUP) + TRAFFIC * l2;
+    const double length = (double)p->batch * (double)p->m * (double)p->n * (double)p->k / LONG_PRODUCTS;
+    return (cycles > LEAST_GROUP ? cycles : LEAST_GROUP) + (TRAFFIC + TRAFFIC_LONG * (length < 1 ? length : 1)) * l2;
 }
 
 static double predict(const struct gemm_problem *p, const struct gemm_1d2d_plan *plan)
@@ -246,13 +250,13 @@ static double predict(const struct gemm_problem *p, const struct gemm_1d2d_plan 
     const struct gemm_1d2d_config *c = &plan->config;
     double k_blocks = (double)ceil_div(p->k, SCALE_GROUP);
     double waves = (double)ceil_div(plan->sched.tiles, plan->grid / plan->cluster);
-    double compute = FILL + waves * (k_blocks * group_cycles(plan) + TILE + TILE_ELEMENT * c->block_m * c->block_n);
+    double compute = FILL + waves * (k_blocks * group_cycles(p, plan) + TILE + TILE_ELEMENT * c->block_m * c->block_n);
 
     double element = (double)dg_dtype_size(p->d.dtype), m = (double)p->m, n = (double)p->n;
     double bytes = (double)p->batch * ((m + n) * (double)p->k + m * n * element * (p->has_c ? 2 : 1));
     double share = plan->grid / 99.0; /* three quarters of the SMs reach full bandwidth */
     double memory = FILL + bytes / HBM_BYTES / (share < 1 ? share : 1);
-    return compute > memory ? compute + 0.05 * memory : memory + 0.05 * compute;
+    return compute > memory ? compute + 0.05 * memory : memory + 0.03 * compute;
 }
 
 void gemm_1d2d_choose(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms,

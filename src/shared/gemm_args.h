@@ -18,6 +18,19 @@ struct gemm_1d2d_args {
     uint32_t load_bytes; /* what one stage's TMA boxes bring into one block */
 };
 
+/* kernels/sm90/fp8_gemm_skinny.cu. */
+struct gemm_skinny_args {
+    struct tensor_map a, b;
+    struct tensor_map scales; /* A's, STEP columns of BLOCK_M words (packed: one), with SFA_TMA */
+    struct strided sfa, sfb;  /* rows: m (or blocks of n), cols: k groups (or words of four) */
+    struct strided c, out;    /* col_stride is 1 */
+    int32_t m_tiles, n_tiles; /* of one batch entry */
+    int32_t tiles;            /* of all batch entries */
+    int32_t m, n;
+    int32_t k_blocks;    /* ceil(K / 128) */
+    uint32_t load_bytes; /* what one stage's TMA boxes bring */
+};
+
 /* kernels/any/gemm_simple.cu: every layout there is. */
 struct gemm_simple_args {
     struct strided a, b, sfa, sfb, c, out;

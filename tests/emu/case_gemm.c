@@ -3,6 +3,7 @@
  *
  *   gemm 128x96 m=200 n=300 k=400 [batch=2] [cluster=2x1] [sms=7] [out=bf16|f16|f32] [c=other|d] [sfa=tma] [packed]
  *        [sfb=packed] [store=direct] [pdl] [hopper] [ints] [special]
+ *   gemm skinny=16x2x1x4x1 m=... as above: rows of tokens, warpgroups, step, splits, blocks on an SM
  *   gemm m=... as above, and [arch=80] [a=cols] [b=spread] [d=cols] ...: without a tile the library chooses
  *
  * The operands are random; `ints`: so small that every sum is exact, in any order and on any device; `special`: some
@@ -96,6 +97,14 @@ static void make_tensors(const char *line)
     d->output = true;
 }
 
+/* K is split, and the shares are summed at the end: other bits than the reference's, which sums in the order of k. */
+static bool is_split(const char *line)
+{
+    const char *word = strstr(line, "skinny=");
+    int splits;
+    return word && sscanf(word, "skinny=%*dx%*dx%*dx%dx", &splits) == 1 && splits > 1;
+}
+
 static void prepare(const char *line)
 {
     const bool ints = case_has(line, "ints");
@@ -113,7 +122,7 @@ static void prepare(const char *line)
     fill_output(d, ints);
     if (c && c != d)
         fill_output(c, ints);
-    if (case_has(line, "hopper") && !ints)
+    if ((case_has(line, "hopper") || is_split(line)) && !ints)
         d->within = 5e-6; /* deepgemm.h */
 }
 
@@ -146,31 +155,55 @@ static bool wanted_tile(const char *line, int32_t tile[4])
     return true;
 }
 
-/* What dg_gemm does, but for the choice. */
-static dg_status launch_tile(const struct cuda_scope *scope, const dg_gemm_args *args, const int32_t tile[4],
-                             const char *line)
+static bool wanted_skinny(const char *line, struct gemm_skinny_tile *tile)
 {
-    struct gemm_plan plan = {.row = &gemm_row_sm90_fp8_gemm_1d2d};
-    const dg_device_info *info = &scope->device->info;
+    const char *word = strstr(line, "skinny=");
+    int n[5];
+    if (word == NULL || sscanf(word, "skinny=%dx%dx%dx%dx%d", &n[0], &n[1], &n[2], &n[3], &n[4]) != 5)
+        return false;
+    *tile = (struct gemm_skinny_tile){n[0], n[1], n[2], n[3], n[4]};
+    return true;
+}
+
+/* The plan that the line asks for; false: there is no such tile. */
+static bool plan_tile(const struct gemm_problem *p, const dg_device_info *info, const char *line,
+                      struct gemm_plan *plan)
+{
     const int32_t sms = (int32_t)case_number(line, "sms", info->num_sms);
+    struct gemm_skinny_tile skinny;
+    int32_t t[4];
+    *plan = (struct gemm_plan){.row = &gemm_row_sm90_fp8_gemm_1d2d};
+    if (wanted_skinny(line, &skinny)) {
+        plan->row = &gemm_row_sm90_fp8_gemm_skinny;
+        const bool there = gemm_skinny_plan_tile(p, info, sms, &skinny, &plan->skinny);
+        gemm_skinny_shape(plan);
+        return there;
+    }
+    const bool there = wanted_tile(line, t) && gemm_1d2d_plan_tile(p, info, sms, t[0], t[1], t[2], t[3], &plan->sm90);
+    gemm_1d2d_shape(plan);
+    return there;
+}
+
+/* What dg_gemm does, but for the choice. */
+static dg_status launch_tile(const struct cuda_scope *scope, const dg_gemm_args *args, const char *line)
+{
+    struct gemm_plan plan;
     union gemm_kernel_args kernel_args;
     struct kernel_spec spec;
     struct gemm_problem p;
     CHECK(gemm_problem_make(args, NULL_DATA_REFUSED, &p));
-    const struct text refusal = plan.row->refusal(&p, info, false);
+    const struct text refusal = gemm_1d2d_refusal(&p, &scope->device->info, false);
     if (refusal.s[0])
         return fail(DG_ERROR_INVALID_ARGUMENT, "%s", refusal.s);
-    if (!gemm_1d2d_plan_tile(&p, info, sms, tile[0], tile[1], tile[2], tile[3], &plan.sm90))
+    if (!plan_tile(&p, &scope->device->info, line, &plan))
         return fail(DG_ERROR_INVALID_ARGUMENT, "there is no such tile");
-    struct cuda_launch launch = {.grid = {(uint32_t)plan.sm90.grid, 1, 1},
-                                 .threads = (uint32_t)plan.sm90.threads,
-                                 .cluster = (uint32_t)plan.sm90.cluster,
-                                 .pdl = case_has(line, "pdl")};
+    struct cuda_launch launch = {
+        .grid = {plan.grid, 1, 1}, .threads = plan.threads, .cluster = plan.cluster, .pdl = case_has(line, "pdl")};
     dg_context *context;
     CHECK(context_resolve(NULL, &context));
     plan.row->spec(&p, &plan, &spec);
     spec.request.config = spec.config;
-    CHECK(kernel_get(context, scope, &spec.request, plan.sm90.config.smem_bytes, &launch.kernel));
+    CHECK(kernel_get(context, scope, &spec.request, plan.smem_bytes, &launch.kernel));
     CHECK(plan.row->bind(&p, &plan, scope->driver, &kernel_args));
     return cuda_launch(scope, &launch, &kernel_args, NULL);
 }
@@ -180,19 +213,39 @@ static dg_status run(const char *line, bool on_device)
     const dg_gemm_args args = args_of(on_device);
     struct cuda_scope scope;
     int32_t tile[4];
-    if (!on_device || !wanted_tile(line, tile))
+    if (!on_device || (!wanted_tile(line, tile) && strstr(line, "skinny=") == NULL))
         return dg_gemm(NULL, &args, NULL);
     operation_begin("dg_gemm");
     CHECK(cuda_enter(0, NULL, &scope));
-    const dg_status status = launch_tile(&scope, &args, tile, line);
+    const dg_status status = launch_tile(&scope, &args, line);
     cuda_leave(&scope);
     return status;
 }
 
-static const char *const words[] = {
-    "[0-9]*x[0-9]*", "m=[0-9]*",    "n=[0-9]*",   "k=[0-9]*",     "batch=[0-9]*", "cluster=[0-9]x[0-9]",
-    "sms=[0-9]*",    "arch=[0-9]*", "out=bf16",   "out=f16",      "out=f32",      "c=other",
-    "c=d",           "sfa=tma",     "packed",     "store=direct", "pdl",          "hopper",
-    "ints",          "special",     "sfb=packed", "[abd]=cols",   "[abd]=spread", NULL};
+static const char *const words[] = {"[0-9]*x[0-9]*",
+                                    "skinny=[0-9]*x[12]x[124]x[1-8]x[12]",
+                                    "m=[0-9]*",
+                                    "n=[0-9]*",
+                                    "k=[0-9]*",
+                                    "batch=[0-9]*",
+                                    "cluster=[0-9]x[0-9]",
+                                    "sms=[0-9]*",
+                                    "arch=[0-9]*",
+                                    "out=bf16",
+                                    "out=f16",
+                                    "out=f32",
+                                    "c=other",
+                                    "c=d",
+                                    "sfa=tma",
+                                    "packed",
+                                    "store=direct",
+                                    "pdl",
+                                    "hopper",
+                                    "ints",
+                                    "special",
+                                    "sfb=packed",
+                                    "[abd]=cols",
+                                    "[abd]=spread",
+                                    NULL};
 
 const struct operation gemm_operation = {"gemm", words, prepare, run};

@@ -1,12 +1,15 @@
 /*
- * sweep - time every configuration of a kernel on the GPU, beside cuBLASLt, to fit the cost model and to compare
- * variants of the kernel's text. A tool for whoever tunes; uses the library's inside.
+ * sweep - time every configuration of the kernels on the GPU, beside cuBLASLt, to fit the cost models and to compare
+ * variants of a kernel's text. A tool for whoever tunes; uses the library's inside.
  *
- *   sweep [-v NAME=FILE]... [-t BLOCK_MxBLOCK_N[cCLUSTER_MxCLUSTER_N]]... [-r ROUNDS] [-n REPS] M,N,K...
+ *   sweep [-k KERNEL]... [-v NAME=FILE]... [-t TILE]... [-r ROUNDS] [-n REPS] M,N,K...
  *
- * -v adds a variant: another text for kernels/sm90/fp8_gemm_1d2d.cu; without -v the built-in text is the only one.
- * -t restricts the tiles; without it all that exist are timed. CSV goes to stdout, one line per configuration.
- * All configurations of a problem must give the same bits; one that does not is reported and fails the run.
+ * -k restricts the kernels: 1d2d, skinny, or choice, which is what the library would take.
+ * -v adds a variant: another text for the kernel, which must be the only one; without -v the built-in text is.
+ * -t restricts the tiles, BLOCK_MxBLOCK_N[cCLUSTER_MxCLUSTER_N] or sBLOCK_MxWARPGROUPSxSTEPxSPLITSxBLOCKS_PER_SM;
+ *    without it all that exist are timed.
+ * CSV goes to stdout, one line per configuration. All configurations that sum in the same order, which is all but those
+ * that split K differently, must give the same bits; one that does not is reported and fails the run.
  */
 #include "cli/cublaslt.h"
 #include "cli/problem.h"
@@ -22,10 +25,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_VARIANTS = 32, MAX_TILES = 256, MAX_CANDIDATES = 4096 };
+enum { MAX_VARIANTS = 32, MAX_TILES = 1024, MAX_CANDIDATES = 4096 };
 
+/* Of one kernel or the other, as `row` says; NULL: the library's choice. */
 struct tile {
+    const struct gemm_row *row;
     int block_m, block_n, cluster_m, cluster_n;
+    struct gemm_skinny_tile skinny;
 };
 
 struct candidate {
@@ -43,13 +49,19 @@ static char *variant_texts[MAX_VARIANTS];
 static int variant_count;
 static struct tile tiles[MAX_TILES];
 static int tile_count;
+static const struct gemm_row *kernels[2] = {&gemm_row_sm90_fp8_gemm_1d2d, &gemm_row_sm90_fp8_gemm_skinny};
+static int kernel_count;
 static struct candidate *candidates;
 static int candidate_count;
 static atomic_int next_candidate;
 static int rounds = 2, reps = 10, wrong;
 static dg_context *context;
 static void *notes; /* device memory at args.c, where an instrumented variant leaves NOTES numbers per warpgroup */
-enum { NOTES = 8, NOTE_BYTES = 132 * 3 * NOTES * 8 };
+enum {
+    MAX_ORDERS = 8 * 4 + 4,
+    NOTES = 8,
+    NOTE_BYTES = 132 * 8 * NOTES * 8 /* two blocks on an SM, four warpgroups each */
+};
 
 static void die(const char *what)
 {
@@ -59,14 +71,47 @@ static void die(const char *what)
 
 /* ---- Candidates ---------------------------------------------------------------------------------------------- */
 
+static bool plan_tile(const struct gemm_problem *p, const dg_device_info *device, const struct tile *t,
+                      struct gemm_plan *plan)
+{
+    const int32_t sms = device->num_sms;
+    plan->row = t->row;
+    if (t->row == &gemm_row_sm90_fp8_gemm_skinny) {
+        const bool wide = t->skinny.block_m >= 2 * p->m && t->skinny.block_m > 8; /* half of it would do */
+        const bool narrow = t->skinny.block_m * 2 < p->m && t->skinny.block_m < 128;
+        if (wide || narrow || !gemm_skinny_plan_tile(p, device, sms, &t->skinny, &plan->skinny))
+            return false;
+        gemm_skinny_shape(plan);
+    } else if (t->row) {
+        if (!gemm_1d2d_plan_tile(p, device, sms, t->block_m, t->block_n, t->cluster_m, t->cluster_n, &plan->sm90))
+            return false;
+        gemm_1d2d_shape(plan);
+    } else {
+        const struct gemm_terms terms = {device, sms, false};
+        if (gemm_select(p, &terms, &plan->row, NULL, 0) != DG_SUCCESS)
+            return false;
+        plan->row->plan(p, &terms, plan);
+    }
+    return true;
+}
+
+static double predicted(const struct gemm_plan *plan)
+{
+    return plan->row == &gemm_row_sm90_fp8_gemm_skinny ? plan->skinny.cycles : plan->sm90.cycles;
+}
+
+/* A number for each order of summing: shares of K begin at whole steps. */
+static int32_t order_of(const struct gemm_plan *plan)
+{
+    const struct gemm_skinny_config *c = &plan->skinny.config;
+    return plan->row == &gemm_row_sm90_fp8_gemm_skinny && c->splits > 1 ? c->splits * 4 + c->step : 1;
+}
+
 static void add_candidate(const struct gemm_problem *p, const dg_device_info *device, const struct tile *t)
 {
     struct candidate *c = &candidates[candidate_count];
     memset(c, 0, sizeof *c);
-    c->plan.row = &gemm_row_sm90_fp8_gemm_1d2d;
-    if (candidate_count + MAX_VARIANTS > MAX_CANDIDATES ||
-        !gemm_1d2d_plan_tile(p, device, device->num_sms, t->block_m, t->block_n, t->cluster_m, t->cluster_n,
-                             &c->plan.sm90))
+    if (candidate_count + MAX_VARIANTS > MAX_CANDIDATES || !plan_tile(p, device, t, &c->plan))
         return;
     for (int v = 1; v < variant_count; ++v) {
         c[v] = *c;
@@ -75,13 +120,32 @@ static void add_candidate(const struct gemm_problem *p, const dg_device_info *de
     candidate_count += variant_count;
 }
 
-static void add_all_tiles(void)
+static void add_tiles_1d2d(void)
 {
     static const int clusters[][2] = {{1, 1}, {2, 1}, {1, 2}};
     for (int m = 64; m <= 256; m += 64)
         for (int n = 16; n <= 192; n += 16)
             for (int c = 0; c < 3; ++c)
-                tiles[tile_count++] = (struct tile){m, n, clusters[c][0], clusters[c][1]};
+                tiles[tile_count++] =
+                    (struct tile){&gemm_row_sm90_fp8_gemm_1d2d, m, n, clusters[c][0], clusters[c][1], {0, 0, 0, 0, 0}};
+}
+
+static void add_tiles_skinny(void)
+{
+    struct gemm_skinny_tile skinny;
+    for (int32_t i = 0; gemm_skinny_tile_at(i, &skinny); ++i)
+        tiles[tile_count++] = (struct tile){&gemm_row_sm90_fp8_gemm_skinny, 0, 0, 0, 0, skinny};
+}
+
+static void add_all_tiles(void)
+{
+    for (int i = 0; i < kernel_count; ++i)
+        if (kernels[i] == &gemm_row_sm90_fp8_gemm_1d2d)
+            add_tiles_1d2d();
+        else if (kernels[i])
+            add_tiles_skinny();
+        else
+            tiles[tile_count++] = (struct tile){NULL, 0, 0, 0, 0, {0, 0, 0, 0, 0}};
 }
 
 static void *compile_some(void *variant)
@@ -102,7 +166,7 @@ static void compile_variant(int variant)
 {
     pthread_t threads[16];
     if (variant_texts[variant])
-        sources_replace("sm90_fp8_gemm_1d2d", variant_texts[variant]);
+        sources_replace(kernels[0]->name, variant_texts[variant]);
     atomic_store(&next_candidate, 0);
     for (int i = 0; i < 16; ++i)
         pthread_create(&threads[i], NULL, compile_some, &variant);
@@ -118,15 +182,18 @@ static void load_candidates(const struct gemm_problem *p, const struct cuda_scop
         if (c->variant != variant || !c->usable)
             continue;
         if (jit_get(&c->spec.request, true, &cubin, NULL) != DG_SUCCESS ||
-            cuda_kernel_load(scope, cubin.image, cubin.bytes, c->spec.request.kernel, c->plan.sm90.config.smem_bytes,
+            cuda_kernel_load(scope, cubin.image, cubin.bytes, c->spec.request.kernel, c->plan.smem_bytes,
                              &c->launch.kernel) != DG_SUCCESS ||
             c->plan.row->bind(p, &c->plan, scope->driver, &c->args) != DG_SUCCESS)
             die("load");
-        c->args.sm90.c.data = (uint64_t)(uintptr_t)notes;
-        c->launch.grid[0] = (uint32_t)c->plan.sm90.grid;
+        if (c->plan.row == &gemm_row_sm90_fp8_gemm_1d2d)
+            c->args.sm90.c.data = (uint64_t)(uintptr_t)notes;
+        else
+            c->args.skinny.c.data = (uint64_t)(uintptr_t)notes;
+        c->launch.grid[0] = c->plan.grid;
         c->launch.grid[1] = c->launch.grid[2] = 1;
-        c->launch.threads = (uint32_t)c->plan.sm90.threads;
-        c->launch.cluster = (uint32_t)c->plan.sm90.cluster;
+        c->launch.threads = c->plan.threads;
+        c->launch.cluster = c->plan.cluster;
         c->us = 1e30;
     }
 }
@@ -172,8 +239,8 @@ static void check_candidates(const dg_gemm_args *args, dg_stream stream)
 {
     size_t bytes = bytes_of_d(args);
     char *host = malloc(bytes);
-    struct hash128 first = {0, 0};
-    bool have_first = false;
+    struct hash128 first[MAX_ORDERS + 1] = {{0, 0}};
+    bool have_first[MAX_ORDERS + 1] = {false};
     for (int i = 0; i < candidate_count; ++i) {
         struct candidate *c = &candidates[i];
         if (!c->usable || instrumented(c)) /* whose results may be wrong on purpose */
@@ -182,33 +249,38 @@ static void check_candidates(const dg_gemm_args *args, dg_stream stream)
         if (!run_candidate(c, stream) || dg_synchronize(0, stream) != DG_SUCCESS)
             die("run");
         struct hash128 h = hash_of_d(args, host);
-        if (have_first && (h.high != first.high || h.low != first.low)) {
+        const int32_t order = order_of(&c->plan);
+        if (have_first[order] && (h.high != first[order].high || h.low != first[order].low)) {
             fprintf(stderr, "sweep: other bits: %s %s\n", variant_names[c->variant], c->spec.config);
             ++wrong;
         }
-        first = have_first ? first : h;
-        have_first = true;
+        first[order] = have_first[order] ? first[order] : h;
+        have_first[order] = true;
     }
     free(host);
 }
 
 /* The mean over all warpgroups of what an instrumented variant left. */
-static void print_notes(const struct candidate *c, dg_stream stream)
+static void print_notes(struct candidate *c, struct timer *timer)
 {
     static uint64_t host[NOTE_BYTES / 8];
     double sum[NOTES] = {0};
     if (!instrumented(c))
         return;
-    gpu_fill(notes, 0, NOTE_BYTES / 4, stream);
-    run_candidate(&candidates[c - candidates], stream);
-    if (dg_synchronize(0, stream) != DG_SUCCESS || dg_copy(host, DG_CPU, notes, 0, NOTE_BYTES, stream) != DG_SUCCESS)
+    double us; /* of one run with a cold cache, which leaves the notes */
+    gpu_fill(notes, 0, NOTE_BYTES / 4, timer->stream);
+    if (!timer_round(timer, run_candidate, c, 1, &us) ||
+        dg_copy(host, DG_CPU, notes, 0, NOTE_BYTES, timer->stream) != DG_SUCCESS)
         die("notes");
-    int count = c->plan.sm90.grid * c->plan.sm90.config.warpgroups;
+    const int warpgroups =
+        c->plan.row == &gemm_row_sm90_fp8_gemm_1d2d ? c->plan.sm90.config.warpgroups : c->plan.skinny.config.warpgroups;
+    int count = (int)c->plan.grid * warpgroups;
     for (int i = 0; i < count; ++i)
         for (int j = 0; j < NOTES; ++j)
             sum[j] += (double)host[i * NOTES + j] / count;
-    fprintf(stderr, "%s %dx%dc%dx%d:", variant_names[c->variant], c->plan.sm90.config.block_m,
-            c->plan.sm90.config.block_n, c->plan.sm90.config.cluster_m, c->plan.sm90.config.cluster_n);
+    char line[512];
+    c->plan.row->line(&c->plan, line, sizeof line);
+    fprintf(stderr, "%s %.60s:", variant_names[c->variant], line);
     for (int j = 0; j < NOTES; ++j)
         fprintf(stderr, " %.0f", sum[j]);
     fprintf(stderr, "\n");
@@ -235,12 +307,13 @@ static void print_all(const dg_gemm_args *args, double cublas)
 {
     for (int i = 0; i < candidate_count; ++i) {
         const struct candidate *c = &candidates[i];
-        const struct gemm_1d2d_plan *s = &c->plan.sm90;
-        if (c->usable)
-            printf("%s,%lld,%lld,%lld,%d,%d,%d,%d,%d,%d,%.2f,%.2f,%.0f\n", variant_names[c->variant],
-                   (long long)args->d.shape[0], (long long)args->d.shape[1], (long long)args->a.shape[1],
-                   (int)s->config.block_m, (int)s->config.block_n, (int)s->config.cluster_m, (int)s->config.cluster_n,
-                   (int)s->config.stages, (int)s->sched.tiles, c->us, cublas, s->cycles);
+        char line[512];
+        if (!c->usable)
+            continue;
+        c->plan.row->line(&c->plan, line, sizeof line);
+        printf("%s,%s,%lld,%lld,%lld,%.2f,%.2f,%.0f,%s\n", variant_names[c->variant], c->plan.row->name,
+               (long long)args->d.shape[0], (long long)args->d.shape[1], (long long)args->a.shape[1], c->us, cublas,
+               predicted(&c->plan), line);
     }
     fflush(stdout);
 }
@@ -270,9 +343,9 @@ static void sweep_problem(dg_gemm_args args, int64_t m, struct timer *timer)
     }
     check_candidates(&args, timer->stream);
     bool compared = cublaslt_plan_make(&baseline, &args);
-    for (int i = 0; i < candidate_count; ++i)
-        print_notes(&candidates[i], timer->stream);
     double cublas = time_all(timer, compared ? &baseline : NULL);
+    for (int i = 0; i < candidate_count; ++i)
+        print_notes(&candidates[i], timer);
     if (compared)
         cublaslt_plan_free(&baseline);
     print_all(&args, cublas);
@@ -302,10 +375,27 @@ static void add_variant(char *option)
     variant_texts[variant_count++] = read_text(path);
 }
 
+static void add_kernel(const char *name)
+{
+    if (kernel_count == 2)
+        die("-k is given more than twice");
+    if (strcmp(name, "1d2d") == 0)
+        kernels[kernel_count++] = &gemm_row_sm90_fp8_gemm_1d2d;
+    else if (strcmp(name, "skinny") == 0)
+        kernels[kernel_count++] = &gemm_row_sm90_fp8_gemm_skinny;
+    else if (strcmp(name, "choice") == 0)
+        kernels[kernel_count++] = NULL;
+    else
+        die("-k wants 1d2d, skinny or choice");
+}
+
 static void add_tile(const char *option)
 {
-    struct tile t = {0, 0, 1, 1};
-    if (sscanf(option, "%dx%dc%dx%d", &t.block_m, &t.block_n, &t.cluster_m, &t.cluster_n) < 2)
+    struct tile t = {&gemm_row_sm90_fp8_gemm_1d2d, 0, 0, 1, 1, {0, 0, 0, 0, 0}};
+    struct gemm_skinny_tile *s = &t.skinny;
+    if (sscanf(option, "s%dx%dx%dx%dx%d", &s->block_m, &s->warpgroups, &s->step, &s->splits, &s->blocks_per_sm) == 5)
+        t.row = &gemm_row_sm90_fp8_gemm_skinny;
+    else if (sscanf(option, "%dx%dc%dx%d", &t.block_m, &t.block_n, &t.cluster_m, &t.cluster_n) < 2)
         die("-t wants BLOCK_MxBLOCK_N[cCLUSTER_MxCLUSTER_N]");
     tiles[tile_count++] = t;
 }
@@ -330,8 +420,10 @@ int main(int argc, char **argv)
 {
     struct timer timer;
     int option;
-    while ((option = getopt(argc, argv, "v:t:r:n:")) != -1) {
-        if (option == 'v')
+    while ((option = getopt(argc, argv, "k:v:t:r:n:")) != -1) {
+        if (option == 'k')
+            add_kernel(optarg);
+        else if (option == 'v')
             add_variant(optarg);
         else if (option == 't')
             add_tile(optarg);
@@ -344,6 +436,8 @@ int main(int argc, char **argv)
     }
     if (variant_count == 0)
         variant_count = 1;
+    if (kernel_count == 0)
+        kernel_count = 2;
     if (tile_count == 0)
         add_all_tiles();
     candidates = aligned_alloc(64, MAX_CANDIDATES * sizeof *candidates);
@@ -353,7 +447,7 @@ int main(int argc, char **argv)
         die("notes");
     cublaslt_begin(0);
     fprintf(stderr, "sweep: %s, cuBLASLt %zu\n", timer.description, cublaslt_version());
-    printf("variant,m,n,k,block_m,block_n,cluster_m,cluster_n,stages,tiles,us,cublas_us,predicted\n");
+    printf("variant,kernel,m,n,k,us,cublas_us,predicted,config\n");
     for (int i = optind; i < argc; ++i)
         sweep_case(argv[i], &timer);
     return wrong ? 1 : 0;

@@ -225,8 +225,8 @@ TEST(explanations)
     args.a = dg_matrix(NULL, DG_FLOAT8_E4M3, DG_CPU, M, 304);
     args.b = dg_matrix(NULL, DG_FLOAT8_E4M3, DG_CPU, N, 304);
     EXPECT_OK(dg_gemm_explain(NULL, &args, &target, &e));
-    EXPECT(strcmp(e.row, "sm90_fp8_gemm_1d2d") == 0 && e.refused[0] == '\0');
-    EXPECT_TEXT(e.config, "block_m=64");
+    EXPECT(strcmp(e.row, "sm90_fp8_gemm_skinny") == 0 && e.refused[0] == '\0');
+    EXPECT_TEXT(e.config, "block_m=8");
     EXPECT(e.sfa_layout.shape[0] == M && e.sfa_layout.shape[1] == KG && e.sfa_layout.stride[0] == 1 &&
            e.sfa_layout.stride[1] == 8);
     EXPECT_REFUSED(dg_gemm_explain(NULL, &args, &target, NULL), DG_ERROR_INVALID_ARGUMENT, "explanation is NULL");

@@ -2,8 +2,9 @@
  * Every kernel builds for its architectures with the NVRTC that is found, without a GPU, and the compiler has nothing
  * to object: no spills, no local memory, no wgmma serialised. The kernels of the golden plans build in under a second.
  *
- * The configurations: all tiles with all clusters, and for three typical tiles all output types, with and without C,
- * packed and FP32 scales both ways of loading them, both stores; of the plain kernels all there are.
+ * The configurations: all tiles with all clusters (of the skinny kernel two numbers of splits), and for three typical
+ * tiles all output types, with and without C, packed and FP32 scales both ways of loading them, both stores; of the
+ * plain kernels all there are.
  */
 #include "ops/gemm_row.h"
 #include "ops/scale_kernels.h"
@@ -99,6 +100,29 @@ static void add_gemm_tiles(void)
         }
 }
 
+static void add_skinny(const struct gemm_problem *p, const struct gemm_skinny_tile *tile)
+{
+    dg_device_info device = DG_DEVICE_INFO_INIT;
+    struct gemm_plan plan = {.row = &gemm_row_sm90_fp8_gemm_skinny};
+    EXPECT_OK(dg_device_preset("h200", &device));
+    if (!gemm_skinny_plan_tile(p, &device, device.num_sms, tile, &plan.skinny))
+        return;
+    struct job *job = new_job(90);
+    plan.row->spec(p, &plan, &job->spec);
+    job->spec.request.arch = 90;
+    job->spec.request.config = job->spec.config;
+    job->max_registers = 65536 / (plan.skinny.threads * tile->blocks_per_sm) / 8 * 8;
+}
+
+static void add_skinny_tiles(void)
+{
+    struct gemm_problem p = problem_of(64, 2112, 7168, (struct variant){.out = DG_BFLOAT16, .sfa_columns = true});
+    struct gemm_skinny_tile tile;
+    for (int32_t i = 0; gemm_skinny_tile_at(i, &tile); ++i)
+        if (tile.splits == 1 || tile.splits == 7) /* they differ in the last sum only */
+            add_skinny(&p, &tile);
+}
+
 /* Each number picks one of its lists' elements: a loop over 0 .. product of `counts` - 1 sees every combination. */
 static int pick(int *number, int count)
 {
@@ -128,6 +152,16 @@ static void add_gemm_variants(void)
         add_tile(&p, 64, 32, 1, 1);
         add_tile(&p, 128, 192, 2, 1);
         add_tile(&p, 256, 128, 1, 2);
+    }
+}
+
+static void add_skinny_variants(void)
+{
+    for (int i = 0; i < 3 * 16; ++i) {
+        struct gemm_problem p = problem_of(64, 2112, 7168, variant_of(i));
+        add_skinny(&p, &(struct gemm_skinny_tile){64, 1, 2, 4, 1});
+        add_skinny(&p, &(struct gemm_skinny_tile){128, 2, 1, 1, 1});
+        add_skinny(&p, &(struct gemm_skinny_tile){8, 2, 4, 3, 2});
     }
 }
 
@@ -281,10 +315,14 @@ static void make_room(void)
 TEST(every_kernel_compiles_cleanly)
 {
     make_room();
-    add_gemm_tiles();
+    if (!getenv("QUICK"))
+        add_gemm_tiles();
     add_gemm_variants();
+    add_skinny_tiles();
+    add_skinny_variants();
     add_gemm_simple();
-    add_quantize();
+    if (!getenv("QUICK"))
+        add_quantize();
     add_transform();
     compile_all();
     judge();
@@ -300,7 +338,9 @@ static void add_golden(int64_t m, int64_t n, int64_t k)
     struct kernel_spec spec;
     struct gemm_problem p = problem_of(m, n, k, (struct variant){.out = DG_BFLOAT16, .sfa_columns = true});
     EXPECT_OK(dg_device_preset("h200", &device));
-    plan.row->plan(&p, &device, device.num_sms, &plan);
+    const struct gemm_terms terms = {&device, device.num_sms, false};
+    EXPECT_OK(gemm_select(&p, &terms, &plan.row, NULL, 0));
+    plan.row->plan(&p, &terms, &plan);
     plan.row->spec(&p, &plan, &spec);
     add_new(&spec, 90);
 }
@@ -368,7 +408,10 @@ TEST(a_config_that_lacks_a_macro_is_refused)
     struct kernel_spec spec;
     make_room();
     add_golden(1024, 4096, 7168);
+    add_golden(1, 4096, 7168);
+    EXPECT(job_count == 2 && strcmp(jobs[0].spec.request.kernel, jobs[1].spec.request.kernel) != 0);
     expect_every_line_wanted(&jobs[0].spec);
+    expect_every_line_wanted(&jobs[1].spec);
     free(jobs);
     struct gemm_problem p = problem((struct variant){.out = DG_BFLOAT16});
     struct gemm_plan plan = {.row = &gemm_row_gemm_simple};

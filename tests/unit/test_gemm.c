@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-enum { M = 200, N = 2112, K = 7168 };
+enum { M = 1000, N = 2112, K = 7168 };
 
 static struct fake *fake;
 static dg_gemm_args args;
@@ -125,6 +125,40 @@ TEST_ALONE(aligned_scales_get_a_map)
     EXPECT_INT(kernel_args(last_launch())->load_bytes, plan.load_bytes);
 }
 
+/* With few rows the other kernel runs. */
+TEST_ALONE(few_rows_launch_the_skinny_kernel)
+{
+    set_up();
+    fake->args_bytes = sizeof(struct gemm_skinny_args);
+    args = make_args(0, 5, N, K);
+    dg_tensor layout;
+    EXPECT_OK(dg_scale_layout(5, K, 1, 128, DG_FLOAT32, 0, &layout, NULL));
+    memcpy(args.sfa.stride, layout.stride, sizeof layout.stride);
+    args.sfa.data = device_memory(0, (size_t)(8 * K / 128 * 4));
+    EXPECT_OK(dg_gemm(NULL, &args, stream));
+    struct gemm_problem p;
+    struct gemm_skinny_plan plan;
+    dg_device_info h200 = DG_DEVICE_INFO_INIT;
+    EXPECT_OK(dg_device_preset("h200", &h200));
+    EXPECT_OK(gemm_problem_make(&args, NULL_DATA_ACCEPTED, &p));
+    EXPECT(gemm_skinny_choose(&p, &h200, h200.num_sms, &plan));
+    const struct fake_launch *l = last_launch();
+    const struct gemm_skinny_args *k = (const struct gemm_skinny_args *)(const void *)l->args;
+    EXPECT(strcmp(l->kernel, "sm90_fp8_gemm_skinny") == 0);
+    EXPECT_INT(l->grid[0], plan.grid);
+    EXPECT_INT(l->block[0], plan.threads);
+    EXPECT_INT(l->smem_bytes, plan.config.smem_bytes);
+    EXPECT_INT(l->cluster[0], plan.config.splits > 1 ? plan.config.splits : 0);
+    expect_map(&k->a, &args.a, CU_TENSOR_MAP_DATA_TYPE_UINT8, 5, 128, CU_TENSOR_MAP_SWIZZLE_128B);
+    expect_map(&k->b, &args.b, CU_TENSOR_MAP_DATA_TYPE_UINT8, plan.config.warpgroups * 64, 128,
+               CU_TENSOR_MAP_SWIZZLE_128B);
+    dg_tensor columns = dg_transposed(args.sfa);
+    expect_map(&k->scales, &columns, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, plan.config.step, plan.config.block_m,
+               CU_TENSOR_MAP_SWIZZLE_NONE);
+    EXPECT(k->m == 5 && k->n == N && k->k_blocks == K / 128 && k->tiles == plan.tiles);
+    EXPECT_INT(k->load_bytes, plan.load_bytes);
+}
+
 TEST_ALONE(what_tma_cannot_take_goes_to_the_simple_kernel)
 {
     set_up();
@@ -208,7 +242,7 @@ TEST_ALONE(many_shapes_evict_each_other_without_harm)
 {
     set_up();
     for (int round = 0; round < 2; ++round)
-        for (int64_t m = 1; m <= M; ++m) {
+        for (int64_t m = M - 199; m <= M; ++m) {
             args.a.shape[0] = args.sfa.shape[0] = args.d.shape[0] = m;
             EXPECT_OK(dg_gemm(NULL, &args, stream));
             EXPECT_INT(kernel_args(last_launch())->m, m);

@@ -1,5 +1,5 @@
 /* The choice of configurations: valid for every problem, unchanged for the golden table, and refusals that say why. */
-#include "plan/gemm_sm90.h"
+#include "ops/gemm_row.h"
 #include "tests/test.h"
 #include "tests/unit/golden_shapes.h"
 
@@ -67,13 +67,14 @@ static void write_golden(FILE *file)
             dg_gemm_args args =
                 with_aligned_scales(question(0, golden_m[j], golden_nk[i][0], golden_nk[i][1], DG_BFLOAT16));
             struct gemm_problem p = problem_of(&args);
-            struct gemm_1d2d_plan plan;
+            const struct gemm_terms terms = {&device, device.num_sms, false};
+            struct gemm_plan plan = {0};
             char line[512];
-            EXPECT(gemm_1d2d_refusal(&p, &device, false).s[0] == '\0');
-            gemm_1d2d_choose(&p, &device, device.num_sms, &plan);
-            config_line(gemm_1d2d_fields, gemm_1d2d_field_count, (const int32_t *)&plan.config, line, sizeof line);
-            fprintf(file, "%s: %s grid=%d tiles=%d strip=%d%c\n", gemm_problem_text(&p).s, line, (int)plan.grid,
-                    (int)plan.sched.tiles, (int)plan.sched.strip, plan.sched.strip_along_n ? 'n' : 'm');
+            EXPECT_OK(gemm_select(&p, &terms, &plan.row, NULL, 0));
+            plan.row->plan(&p, &terms, &plan);
+            plan.row->line(&plan, line, sizeof line);
+            *strstr(line, " predicted_us") = '\0';
+            fprintf(file, "%s: %s %s\n", gemm_problem_text(&p).s, plan.row->name, line);
         }
 }
 
@@ -179,6 +180,105 @@ TEST(every_tile_that_can_be_asked_for_is_valid)
                 ++plans;
             }
     EXPECT(plans > 60);
+}
+
+static void check_skinny(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms,
+                         const struct gemm_skinny_plan *plan)
+{
+    const struct gemm_skinny_config *c = &plan->config;
+    const struct text what = gemm_problem_text(p);
+    EXPECT_THAT((int64_t)plan->m_tiles * c->block_m >= p->m && (plan->m_tiles - 1) * c->block_m < p->m, "%s: rows",
+                what.s);
+    EXPECT_THAT((int64_t)plan->n_tiles * c->warpgroups * 64 >= p->n && (plan->n_tiles - 1) * c->warpgroups * 64 < p->n,
+                "%s: columns", what.s);
+    EXPECT_INT(plan->tiles, p->batch * plan->m_tiles * plan->n_tiles);
+    EXPECT(plan->grid >= 1 && plan->grid <= num_sms * c->blocks_per_sm && plan->grid % c->splits == 0);
+    EXPECT(c->splits == 1 || plan->grid == plan->tiles * c->splits); /* a cluster does one tile */
+    EXPECT(c->blocks_per_sm == 1 || num_sms == device->num_sms);
+    EXPECT(c->splits <= ceil_div(ceil_div(p->k, 128), c->step)); /* nobody's share is empty */
+    EXPECT_THAT(c->smem_bytes <= device->smem_bytes_per_block && (c->smem_bytes + 1024) * c->blocks_per_sm <= 233472,
+                "%s: shared memory", what.s);
+    EXPECT(c->stages >= 2 && c->stages <= 32 && (c->step == 1 || c->step == 2 || c->step == 4));
+    EXPECT(c->block_m % 8 == 0 && c->block_m <= 128 && plan->a_box_rows >= 1 && plan->a_box_rows <= c->block_m);
+    EXPECT_INT(plan->load_bytes, c->step * (plan->a_box_rows + c->warpgroups * 64) * 128 +
+                                     (c->sfa_tma ? c->block_m * 4 * (c->sfa_packed ? 1 : c->step) : 0));
+    EXPECT_INT(plan->threads, c->warpgroups * 128 + 64);
+}
+
+TEST(every_problem_with_few_rows_gets_a_valid_skinny_plan)
+{
+    static const dg_dtype types[] = {DG_BFLOAT16, DG_FLOAT16, DG_FLOAT32};
+    dg_device_info device = h200();
+    unsigned seed = 2;
+    for (int i = 0; i < 1500; ++i) {
+        int64_t m = 1 + rand_r(&seed) % (i % 3 ? 130 : 256), n = 1 + rand_r(&seed) % (i % 5 ? 3000 : 40000);
+        int64_t k = 16 * (1 + rand_r(&seed) % 500), batch = i % 7 ? 0 : 1 + rand_r(&seed) % 5;
+        int32_t sms = i % 2 ? 132 : 1 + rand_r(&seed) % 132;
+        dg_gemm_args args = question(batch, m, n, k, types[i % 3]);
+        if (i % 2)
+            args = with_aligned_scales(args);
+        struct gemm_problem p = problem_of(&args);
+        struct gemm_skinny_plan plan;
+        EXPECT(gemm_skinny_choose(&p, &device, sms, &plan));
+        check_skinny(&p, &device, sms, &plan);
+    }
+}
+
+TEST(every_skinny_tile_that_can_be_asked_for_is_valid)
+{
+    dg_device_info device = h200();
+    dg_gemm_args args = question(0, 100, 2000, 1500, DG_FLOAT32);
+    struct gemm_problem p = problem_of(&args);
+    struct gemm_skinny_tile tile;
+    int plans = 0;
+    for (int32_t i = 0; gemm_skinny_tile_at(i, &tile); ++i) {
+        struct gemm_skinny_plan plan;
+        if (!gemm_skinny_plan_tile(&p, &device, 132, &tile, &plan))
+            continue;
+        check_skinny(&p, &device, 132, &plan);
+        ++plans;
+    }
+    EXPECT(plans > 100);
+}
+
+/* Which kernel takes a problem, and why the other one does not. */
+TEST(few_rows_go_to_the_skinny_kernel)
+{
+    dg_device_info device = h200();
+    struct gemm_terms terms = {&device, 132, false};
+    const struct gemm_row *row;
+    char refused[512];
+    for (int64_t m = 1; m <= 4096; m *= 4) {
+        dg_gemm_args args = question(0, m, 4096, 7168, DG_BFLOAT16);
+        struct gemm_problem p = problem_of(&args);
+        EXPECT_OK(gemm_select(&p, &terms, &row, refused, sizeof refused));
+        EXPECT(row == (m <= 64 ? &gemm_row_sm90_fp8_gemm_skinny : &gemm_row_sm90_fp8_gemm_1d2d));
+        if (m == 256)
+            EXPECT_TEXT(refused, "sm90_fp8_gemm_skinny: ");
+        if (m == 256)
+            EXPECT_TEXT(refused, " us are expected, and ");
+        if (m == 1024)
+            EXPECT_TEXT(refused, "M is 1024; it takes 256 at most");
+    }
+    terms.batch_invariant = true;
+    dg_gemm_args args = question(0, 1, 4096, 7168, DG_BFLOAT16);
+    struct gemm_problem p = problem_of(&args);
+    EXPECT_OK(gemm_select(&p, &terms, &row, refused, sizeof refused));
+    EXPECT(row == &gemm_row_sm90_fp8_gemm_1d2d);
+    EXPECT_TEXT(refused, "batch_invariant rules out");
+}
+
+/* Whoever spares SMs for others gets no grid that is larger than what is left. */
+TEST(a_limit_of_sms_holds_for_the_skinny_kernel)
+{
+    dg_device_info device = h200();
+    for (int32_t sms = 1; sms <= 132; ++sms) {
+        dg_gemm_args args = question(0, 8, 2112, 7168, DG_BFLOAT16);
+        struct gemm_problem p = problem_of(&args);
+        struct gemm_skinny_plan plan;
+        EXPECT(gemm_skinny_choose(&p, &device, sms, &plan));
+        EXPECT(plan.grid <= sms * (sms < 132 ? 1 : 2));
+    }
 }
 
 TEST(a_d_that_tma_cannot_store_gets_the_other_store)

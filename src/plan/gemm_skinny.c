@@ -1,0 +1,212 @@
+#include "plan/gemm_skinny.h"
+
+#include "plan/gemm_sm90.h"
+#include "plan/tma_rules.h"
+#include "shared/base.h"
+
+const struct config_field gemm_skinny_fields[] = {GEMM_SKINNY_CONFIG(CONFIG_NAMES)};
+const size_t gemm_skinny_field_count = sizeof gemm_skinny_fields / sizeof *gemm_skinny_fields;
+
+enum {
+    WARPGROUP = 128,
+    PRODUCERS = 64,   /* threads: a warp for operands, one for scales */
+    ROWS = 64,        /* of weights for each warpgroup: the M of every wgmma */
+    PITCH = ROWS + 4, /* floats of a token's sums in shared memory */
+    MAX_BLOCK_M = 128,
+    LEAST_STAGES = 2,
+    MAX_STAGES = 16,   /* keeps the barrier array small */
+    SM_BYTES = 233472, /* of shared memory on an SM, of which each block takes RESERVED more than it asks for */
+    RESERVED = 1024,
+    SM_REGISTERS = 65536,
+    OTHER_REGISTERS = 64, /* of a thread, beside sums and products */
+};
+
+/* ---- One configuration --------------------------------------------------------------------------------------- */
+
+static int32_t threads_of(const struct gemm_skinny_tile *t)
+{
+    return t->warpgroups * WARPGROUP + PRODUCERS;
+}
+
+static bool registers_suffice(const struct gemm_skinny_tile *t)
+{
+    const int32_t there = SM_REGISTERS / (threads_of(t) * t->blocks_per_sm) / 8 * 8;
+    const int32_t wanted = t->block_m / 2 * (1 + t->step) + OTHER_REGISTERS;
+    return wanted <= (there < 255 ? there : 255);
+}
+
+/* Mirrors struct smem of the kernel, which checks the sum (static_assert on SMEM_BYTES). */
+static int32_t smem_bytes(const struct gemm_skinny_config *c, int32_t stages)
+{
+    int32_t stage = c->step * (c->block_m + c->warpgroups * ROWS) * SCALE_GROUP; /* operands */
+    stage += (int32_t)round_up(c->step * c->block_m * 4, 128) + c->step * 4;     /* scales */
+    stage += 2 * 8;                                                              /* barriers */
+    return (int32_t)round_up(stages * stage + c->warpgroups * c->block_m * PITCH * 4, 128);
+}
+
+/* As many stages as fit, up to half of the steps that a block takes: more were measured to come later, not sooner. */
+static bool fit_stages(struct gemm_skinny_config *c, int32_t limit, int32_t steps)
+{
+    const int32_t half = (steps + 1) / 2;
+    const int32_t most = half < LEAST_STAGES ? LEAST_STAGES : half > MAX_STAGES ? MAX_STAGES : half;
+    for (c->stages = most; c->stages >= LEAST_STAGES; --c->stages) {
+        c->smem_bytes = smem_bytes(c, c->stages);
+        if (c->smem_bytes <= limit)
+            return true;
+    }
+    return false;
+}
+
+static bool vector_stores(const struct matrix *d)
+{
+    const uintptr_t bytes = 4 * dg_dtype_size(d->dtype);
+    return (uintptr_t)d->data % bytes == 0 && d->row_stride % 4 == 0 && d->batch_stride % 4 == 0;
+}
+
+static void fill_config(const struct gemm_problem *p, const struct gemm_skinny_tile *t, struct gemm_skinny_config *c)
+{
+    const struct matrix scale_columns = gemm_1d2d_scale_columns(p);
+    *c = (struct gemm_skinny_config){
+        .block_m = t->block_m,
+        .warpgroups = t->warpgroups,
+        .step = t->step,
+        .splits = t->splits,
+        .blocks_per_sm = t->blocks_per_sm,
+        .d_type = (int32_t)p->d.dtype,
+        .has_c = p->has_c,
+        .sfa_tma = tma_refusal("sfa", &scale_columns).s[0] == '\0',
+        .sfa_packed = p->sfa_packed,
+        .sfb_packed = p->sfb_packed,
+        .d_vector = vector_stores(&p->d),
+    };
+}
+
+/* All blocks run at once when K is split, as a cluster does one tile. */
+static bool fill_grid(const struct gemm_problem *p, int32_t num_sms, struct gemm_skinny_plan *plan)
+{
+    const struct gemm_skinny_config *c = &plan->config;
+    const int64_t slots = (int64_t)num_sms * c->blocks_per_sm;
+    plan->m_tiles = (int32_t)ceil_div(p->m, c->block_m);
+    plan->n_tiles = (int32_t)ceil_div(p->n, c->warpgroups * ROWS);
+    plan->tiles = (int32_t)p->batch * plan->m_tiles * plan->n_tiles;
+    if (c->splits > 1 && (int64_t)plan->tiles * c->splits > slots)
+        return false;
+    plan->grid = c->splits * (int32_t)min_i64(plan->tiles, slots / c->splits);
+    return true;
+}
+
+static double predict(const struct gemm_problem *p, const struct gemm_skinny_plan *plan, int32_t num_sms);
+
+bool gemm_skinny_plan_tile(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms,
+                           const struct gemm_skinny_tile *tile, struct gemm_skinny_plan *plan)
+{
+    const int32_t steps = (int32_t)ceil_div(ceil_div(p->k, SCALE_GROUP), tile->step);
+    if (!registers_suffice(tile) || tile->splits > steps || p->m > GEMM_SKINNY_MOST_ROWS)
+        return false;
+    if (tile->blocks_per_sm > 1 && num_sms < device->num_sms)
+        return false; /* whoever spares SMs for others wants one block on each of the rest */
+    *plan = (struct gemm_skinny_plan){.threads = threads_of(tile)};
+    struct gemm_skinny_config *c = &plan->config;
+    fill_config(p, tile, c);
+    int32_t limit = SM_BYTES / tile->blocks_per_sm - RESERVED;
+    if (limit > device->smem_bytes_per_block)
+        limit = device->smem_bytes_per_block;
+    if (!fill_grid(p, num_sms, plan))
+        return false;
+    const int32_t in_a_row = plan->tiles > plan->grid / c->splits ? 2 : 1; /* tiles, whose steps the ring takes alike */
+    if (!fit_stages(c, limit, in_a_row * (int32_t)ceil_div(steps, c->splits)))
+        return false;
+    plan->a_box_rows = (int32_t)min_i64(c->block_m, p->m);
+    plan->load_bytes = c->step * (plan->a_box_rows + c->warpgroups * ROWS) * SCALE_GROUP;
+    if (c->sfa_tma)
+        plan->load_bytes += c->block_m * 4 * (c->sfa_packed ? 1 : c->step);
+    plan->cycles = predict(p, plan, num_sms);
+    return true;
+}
+
+/* ---- The cost model ------------------------------------------------------------------------------------------ */
+
+/*
+ * Cycles at 1.7 GHz, fitted to 5,700 measurements on an H200 (100 shapes times all tiles; bench/LOG.md): the tile that
+ * it chooses is 2.0 % slower than the best of all at the mean, and 14 % at most.
+ */
+enum {
+    FILL = 2387,       /* launch, and the first loads */
+    FILL_BLOCK = 2203, /* what the blocks on one SM add to that */
+    MEET = 692,        /* of the blocks of a cluster, and 135 for each of them */
+    MEET_BLOCK = 135,
+    STEP_LEAST = 187, /* a step's latency: barrier, wgmma, promotion, barrier; and 44 for each K group */
+    STEP_GROUP = 44,
+    TILE = 285,    /* between tiles */
+    LATENCY = 1488 /* of memory: what is in flight limits what comes */
+};
+static const double STEP_ROW = 0.62;    /* of a K group, for each row of A; */
+static const double STEP_SECOND = 1.68; /* and for a second warpgroup */
+static const double L2_BYTES = 82;      /* per cycle and SM */
+static const double HBM_BYTES = 2564;   /* per cycle */
+static const double TILE_ROW = 15.5;
+static const double REDUCE = 41; /* for each row and warpgroup whose sums come from other blocks */
+static const double BOTH = 0.6;  /* computing and loading overlap, but not wholly */
+
+/* One step in one block; `on_sm` blocks share what the L2 cache delivers to their SM. */
+static double step_cycles(const struct gemm_skinny_plan *plan, double on_sm)
+{
+    const struct gemm_skinny_config *c = &plan->config;
+    const double row = STEP_ROW + STEP_SECOND * (c->warpgroups - 1);
+    const double math = STEP_LEAST + c->step * (STEP_GROUP + row * c->block_m);
+    const double l2 = on_sm * c->step * (plan->a_box_rows + c->warpgroups * ROWS) * SCALE_GROUP / L2_BYTES;
+    return math > l2 ? math : l2;
+}
+
+static double predict(const struct gemm_problem *p, const struct gemm_skinny_plan *plan, int32_t num_sms)
+{
+    const struct gemm_skinny_config *c = &plan->config;
+    const double m = (double)p->m, n = (double)p->n, k = (double)p->k, grid = plan->grid, splits = c->splits;
+    const double steps = (double)ceil_div(ceil_div(ceil_div(p->k, SCALE_GROUP), c->step), c->splits);
+    const double waves = (double)ceil_div(plan->tiles, plan->grid / c->splits);
+    const double spread = grid / num_sms, on_sm = spread > 1 ? spread : 1;
+    const double compute = waves * (steps * step_cycles(plan, on_sm) + TILE + TILE_ROW * c->block_m);
+
+    const double in_flight = grid * c->stages * c->step * c->warpgroups * ROWS * SCALE_GROUP / LATENCY;
+    const double rate = in_flight < HBM_BYTES ? in_flight : HBM_BYTES;
+    const double memory = (double)p->batch * (n * k + m * k + m * n * (double)dg_dtype_size(p->d.dtype)) / rate;
+
+    double fixed = FILL + FILL_BLOCK * spread;
+    if (c->splits > 1)
+        fixed += MEET + MEET_BLOCK * splits + REDUCE * c->block_m * c->warpgroups * (splits - 1) / splits;
+    return compute > memory ? fixed + compute + BOTH * memory : fixed + memory + BOTH * compute;
+}
+
+bool gemm_skinny_tile_at(int32_t index, struct gemm_skinny_tile *tile)
+{
+    static const int32_t block_ms[] = {8, 16, 24, 32, 48, 64, 96, 128}, splits[] = {1, 2, 3, 4, 5, 6, 7, 8};
+    const int32_t counts[] = {8, 2, 3, 8, 2};
+    int32_t digit[5];
+    for (int i = 0; i < 5; ++i) {
+        digit[i] = index % counts[i];
+        index /= counts[i];
+    }
+    *tile = (struct gemm_skinny_tile){block_ms[digit[0]], 1 + digit[1], 1 << digit[2], splits[digit[3]], 1 + digit[4]};
+    return index == 0;
+}
+
+/* Wider tiles than M needs multiply nothing; much narrower ones load all of B many times. */
+static bool worth_a_try(const struct gemm_problem *p, const struct gemm_skinny_tile *tile)
+{
+    const bool narrow = tile->block_m * 2 < p->m && tile->block_m < MAX_BLOCK_M;
+    return !narrow && (tile->block_m < 2 * p->m || tile->block_m == 8);
+}
+
+bool gemm_skinny_choose(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms,
+                        struct gemm_skinny_plan *plan)
+{
+    struct gemm_skinny_tile tile;
+    plan->cycles = 1e300;
+    for (int32_t i = 0; gemm_skinny_tile_at(i, &tile); ++i) {
+        struct gemm_skinny_plan candidate;
+        if (worth_a_try(p, &tile) && gemm_skinny_plan_tile(p, device, num_sms, &tile, &candidate) &&
+            candidate.cycles < plan->cycles)
+            *plan = candidate;
+    }
+    return plan->cycles < 1e300;
+}
