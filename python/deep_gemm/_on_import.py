@@ -1,7 +1,6 @@
 """Imports _torch_ops when torch._dynamo is there, or when it comes: torch.compile brings it, and whoever does not
 compile waits for nothing."""
 
-import importlib.util
 import sys
 import warnings
 
@@ -9,26 +8,27 @@ TRIGGER = 'torch._dynamo'
 
 
 class _Finder:
-    """Waits for one import and then leaves."""
+    """Has others find one module, as often as it is looked for, and leaves once that has been imported."""
 
     def find_spec(self, name, path=None, target=None):
         if name != TRIGGER:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            _run_after(spec.loader)
+        others = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, 'find_spec'))
+        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
+        if spec is not None and hasattr(spec.loader, 'exec_module'):
+            self._run_after(spec.loader)
         return spec
 
+    def _run_after(self, loader):
+        execute = loader.exec_module
 
-def _run_after(loader):
-    execute = loader.exec_module
+        def exec_module(module):
+            execute(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+                register()
 
-    def exec_module(module):
-        execute(module)
-        register()
-
-    loader.exec_module = exec_module
+        loader.exec_module = exec_module
 
 
 def register():

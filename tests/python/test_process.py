@@ -83,7 +83,6 @@ class Import(unittest.TestCase):
         )
         self.assertEqual(python(code, {'DG_A': 'mine', 'DG_B': None}), 'mine new\n')
 
-
     def test_odd_search_paths(self):
         odd = "import sys; sys.path += ['a\\0b', '\\ud800', b'/x', None, 5]; import deep_gemm; print(deep_gemm.__version__)"
         self.assertEqual(python(odd).strip(), deep_gemm.__version__)
@@ -106,6 +105,17 @@ class Compiling(unittest.TestCase):
             'import torch; print(made); import torch._dynamo; print(made, finders - len(sys.meta_path))'
         )
         self.assertEqual(self.run_with(code), "[]\n['torch._dynamo'] 1\n")
+
+    def test_dynamo_looked_for(self):
+        """Whoever only looks whether it is there does not import it."""
+        code = (
+            'import sys, importlib.util, deep_gemm; made = []; '
+            'deep_gemm._on_import.register = lambda: made.append(sys.modules["torch._dynamo"].__name__); '
+            'print([importlib.util.find_spec("torch._dynamo").name for _ in range(2)], made); '
+            'import torch._dynamo; importlib.reload(torch._dynamo); '
+            'print(made, [f for f in sys.meta_path if type(f).__module__.startswith("deep_gemm")])'
+        )
+        self.assertEqual(self.run_with(code), "['torch._dynamo', 'torch._dynamo'] []\n['torch._dynamo'] []\n")
 
     def test_dynamo_before(self):
         code = (
