@@ -1,12 +1,14 @@
 """Builds the wheel: one extension that holds the library, of the sources in sources.mk. No CUDA, torch or NumPy needed."""
 
-import os
 import re
-from glob import glob
+import tempfile
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
+
+scratch = tempfile.TemporaryDirectory()  # for this process
 
 
 def sources():
@@ -16,17 +18,20 @@ def sources():
     return lists['PYTHON_SOURCES'] + lists['LIB_SOURCES'] + lists['LIB_ASSEMBLY']
 
 
-def depends():
-    """What the sources include, so that a second build in the same tree sees every change."""
-    patterns = ('python/ext/*.h', 'include/*.h', 'src/**/*.[hd]*', 'kernels/**/*')
-    files = [file for pattern in patterns for file in glob(pattern, recursive=True) if os.path.isfile(file)]
-    return ['python/ext/exports.map', 'sources.mk', *files]
+class BuildElsewhere(build):
+    """Not in build/: what an earlier version has left there would be part of the wheel."""
+
+    def initialize_options(self):
+        super().initialize_options()
+        self.build_base = scratch.name
 
 
 class BuildWithAssembly(build_ext):
-    """Compilers of setuptools do not know .S files, though cc does."""
+    """Compilers of setuptools do not know .S files, though cc does. Built anew always: what the files include may have
+    changed."""
 
     def build_extensions(self):
+        self.force = True
         self.compiler.src_extensions = [*self.compiler.src_extensions, '.S']
         super().build_extensions()
 
@@ -49,9 +54,8 @@ setup(
             extra_compile_args=['-std=c11', '-O2', '-g0', '-fvisibility=hidden'],
             extra_link_args=['-Wl,-z,noexecstack,-z,nodelete', '-Wl,--version-script=python/ext/exports.map'],
             libraries=['dl', 'm', 'pthread'],
-            depends=depends(),
             py_limited_api=True,
         )
     ],
-    cmdclass={'build_ext': BuildWithAssembly, 'bdist_wheel': OneWheel},
+    cmdclass={'build': BuildElsewhere, 'build_ext': BuildWithAssembly, 'bdist_wheel': OneWheel},
 )

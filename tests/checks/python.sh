@@ -23,7 +23,13 @@ done
 expect "make python" make -s BUILD="$BUILD" CC="$CC" PYTHON="$python" python
 expect "it works from the folder" env PYTHONPATH="$BUILD/python" "$python" -c 'import deep_gemm; deep_gemm.get_pdl()'
 expect "a clean environment" fresh user
+# What an earlier version has left where setuptools builds by itself.
+stale=$("$python" -c 'import sys, sysconfig; print(f"build/lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}")')
+mkdir -p "$stale/deep_gemm"
+touch "$stale/deep_gemm/stale.py"
 expect "pip install ." pip user .
+expect "it takes nothing stale" sh -c '! find "$0" -name stale.py | grep .' "$place/user"
+rm -r "$stale"
 installed=$("$place/user/bin/pip" list --format=freeze | grep -vE "^(pip|setuptools|wheel)=")
 expect "it is all that is installed" sh -c 'case $0 in deep[_-]gemm==*) [ "$(echo "$0" | wc -l)" = 1 ] ;; *) false ;; esac' "$installed"
 expect "import" env -i "$place/user/bin/python" -I -c 'import deep_gemm; print(deep_gemm.__version__)'
