@@ -23,7 +23,9 @@ struct call {
     const char *function;
     const struct dl_exchange *exchange; /* of the first GPU tensor whose type has one */
     bool has_stream;
-    dg_stream stream; /* of the caller, once has_stream */
+    dg_stream stream;     /* of the caller, once has_stream */
+    uint64_t likeness;    /* mixed of what chooses its kernel: what its tensors are like, and call_mix */
+    PyThreadState *state; /* while others run */
     int held_count;
     struct held held[CALL_HELD];
 };
@@ -47,6 +49,17 @@ void call_release_object(void *object);
 bool call_stream(struct call *call, int32_t device, PyObject *object);
 
 void call_end(struct call *call);
+
+/* What else chooses the kernel: a word of the arguments; a setting that has changed. */
+void call_mix(struct call *call, uint64_t word);
+void call_setting(dg_setting setting, int64_t before, int64_t after);
+
+/*
+ * Around the library's work. On the CPU other threads run meanwhile. On a GPU they do when a kernel may have to be
+ * compiled; a launch like one before keeps the GIL, whose return takes longer than the launch beside a busy thread.
+ */
+void call_work_begin(struct call *call, int32_t device);
+void call_work_end(struct call *call, int32_t device, dg_status status);
 
 /* The library's sentence as RuntimeError, or None. */
 PyObject *call_result(dg_status status);

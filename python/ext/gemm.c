@@ -93,13 +93,11 @@ static bool read_arguments(struct call *call, const struct form *form, const uni
 
 /* ---- Calls ------------------------------------------------------------------------------------------------------- */
 
-/* A launch on a GPU is short and keeps the GIL; the CPU's own computing gives it to others. */
-static dg_status run(const dg_gemm_args *args, dg_stream stream)
+static dg_status run(struct call *call, const dg_gemm_args *args)
 {
-    PyThreadState *state = args->d.device < 0 ? PyEval_SaveThread() : NULL;
-    const dg_status status = dg_gemm(NULL, args, stream);
-    if (state)
-        PyEval_RestoreThread(state);
+    call_work_begin(call, args->d.device);
+    const dg_status status = dg_gemm(NULL, args, call->stream);
+    call_work_end(call, args->d.device, status);
     return status;
 }
 
@@ -112,7 +110,7 @@ static PyObject *gemm(const struct form *form, PyObject *const *args, Py_ssize_t
     if (!arguments_parse(&form->signature, args, positional, keywords, values))
         return NULL;
     if (read_arguments(&call, form, values, &gemm_args))
-        result = call_result(run(&gemm_args, call.stream));
+        result = call_result(run(&call, &gemm_args));
     call_end(&call);
     return result;
 }

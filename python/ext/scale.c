@@ -20,17 +20,26 @@ static const struct signature quantize_signature = {
     },
 };
 
-static int32_t clamp(int64_t value)
+/* 0 is the library's word for a default, which has other words here. */
+static bool read_granularity(const union value *values, dg_quantize_args *quantize)
 {
-    return value < -1 ? -1 : value > INT32_MAX ? INT32_MAX : (int32_t)value;
+    const int64_t mn = values[GRAN_MN].integer, k = values[GRAN_K].integer;
+    if (mn < 1 || k < 1) {
+        PyErr_Format(PyExc_RuntimeError, "quantize_fp8: gran_mn x gran_k is %lld x %lld; wanted 1 or more",
+                     (long long)mn, (long long)k);
+        return false;
+    }
+    quantize->gran_mn = mn > INT32_MAX ? INT32_MAX : (int32_t)mn;
+    quantize->gran_k = k > INT32_MAX ? INT32_MAX : (int32_t)k;
+    return true;
 }
 
-static dg_status run_quantize(const dg_quantize_args *args, dg_stream stream)
+static dg_status run_quantize(struct call *call, const dg_quantize_args *args)
 {
-    PyThreadState *state = args->q.device < 0 ? PyEval_SaveThread() : NULL;
-    const dg_status status = dg_quantize_fp8(NULL, args, stream);
-    if (state)
-        PyEval_RestoreThread(state);
+    call_mix(call, (uint64_t)args->round_scale); /* the granularity shows in the shape of sf */
+    call_work_begin(call, args->q.device);
+    const dg_status status = dg_quantize_fp8(NULL, args, call->stream);
+    call_work_end(call, args->q.device, status);
     return status;
 }
 
@@ -41,15 +50,14 @@ static PyObject *quantize_fp8(PyObject *module, PyObject *const *args, Py_ssize_
     dg_quantize_args quantize = DG_QUANTIZE_ARGS_INIT;
     PyObject *result = NULL;
     (void)module;
-    if (!arguments_parse(&quantize_signature, args, positional, keywords, values))
+    if (!arguments_parse(&quantize_signature, args, positional, keywords, values) ||
+        !read_granularity(values, &quantize))
         return NULL;
-    quantize.gran_mn = clamp(values[GRAN_MN].integer);
-    quantize.gran_k = clamp(values[GRAN_K].integer);
     quantize.round_scale = (int32_t)values[ROUND_SCALE].integer;
     if (call_tensor(&call, "x", values[X].object, TENSOR_INPUT, &quantize.x) &&
         call_tensor(&call, "q", values[Q].object, TENSOR_OUTPUT, &quantize.q) &&
         call_tensor(&call, "sf", values[SF].object, TENSOR_OUTPUT, &quantize.sf))
-        result = call_result(run_quantize(&quantize, call.stream));
+        result = call_result(run_quantize(&call, &quantize));
     call_end(&call);
     return result;
 }
@@ -68,12 +76,12 @@ static const struct signature transform_signature = {
     },
 };
 
-static dg_status run_transform(const dg_transform_scale_args *args, dg_stream stream)
+static dg_status run_transform(struct call *call, const dg_transform_scale_args *args)
 {
-    PyThreadState *state = args->dst.device < 0 ? PyEval_SaveThread() : NULL;
-    const dg_status status = dg_transform_scale(NULL, args, stream);
-    if (state)
-        PyEval_RestoreThread(state);
+    call_mix(call, (uint64_t)args->round_scale);
+    call_work_begin(call, args->dst.device);
+    const dg_status status = dg_transform_scale(NULL, args, call->stream);
+    call_work_end(call, args->dst.device, status);
     return status;
 }
 
@@ -97,7 +105,7 @@ static PyObject *transform_scale(PyObject *module, PyObject *const *args, Py_ssi
     if (call_tensor(&call, "src", values[SRC].object, TENSOR_INPUT, &transform.src) &&
         call_tensor(&call, "dst", values[DST].object, TENSOR_OUTPUT, &transform.dst)) {
         copy_words(&transform);
-        result = call_result(run_transform(&transform, call.stream));
+        result = call_result(run_transform(&call, &transform));
     }
     call_end(&call);
     return result;

@@ -19,6 +19,17 @@ static PyObject *get_flag(dg_setting setting)
     return PyBool_FromLong(value != 0);
 }
 
+static dg_status put(dg_setting setting, int64_t value)
+{
+    int64_t before = 0;
+    dg_status status = dg_get(NULL, setting, &before);
+    if (status == DG_SUCCESS)
+        status = dg_set(NULL, setting, value);
+    if (status == DG_SUCCESS)
+        call_setting(setting, before, value);
+    return status;
+}
+
 static bool parse(const char *function, const char *name, enum argument_kind kind, PyObject *const *args,
                   Py_ssize_t positional, PyObject *keywords, int64_t *value)
 {
@@ -59,7 +70,7 @@ static PyObject *set_num_sms(PyObject *module, PyObject *const *args, Py_ssize_t
     if (most > 0 && value > most)
         return PyErr_Format(PyExc_RuntimeError, "set_num_sms: num_sms is %lld; cuda:0 has %d SMs", (long long)value,
                             (int)most);
-    return call_result(dg_set(NULL, DG_SETTING_NUM_SMS, value));
+    return call_result(put(DG_SETTING_NUM_SMS, value));
 }
 
 /* ---- The others -------------------------------------------------------------------------------------------------- */
@@ -83,19 +94,13 @@ static PyObject *set_num_sms(PyObject *module, PyObject *const *args, Py_ssize_t
 /* Upstream takes 0 too; a kernel needs one SM. */
 static dg_status set_percent(dg_setting setting, int64_t value)
 {
-    return dg_set(NULL, setting, value == 0 ? 1 : value);
+    return put(setting, value == 0 ? 1 : value);
 }
 
-static dg_status set_value(dg_setting setting, int64_t value)
-{
-    return dg_set(NULL, setting, value);
-}
-
-SETTING(pdl, DG_SETTING_PDL, ARGUMENT_FLAG, "enable", get_flag, set_value)
+SETTING(pdl, DG_SETTING_PDL, ARGUMENT_FLAG, "enable", get_flag, put)
 SETTING(tc_util, DG_SETTING_TC_UTIL, ARGUMENT_INTEGER, "tc_util", get, set_percent)
-SETTING(batch_invariant, DG_SETTING_BATCH_INVARIANT, ARGUMENT_FLAG, "enable", get_flag, set_value)
-SETTING(mk_alignment_for_contiguous_layout, DG_SETTING_CONTIGUOUS_ALIGNMENT, ARGUMENT_INTEGER, "alignment", get,
-        set_value)
+SETTING(batch_invariant, DG_SETTING_BATCH_INVARIANT, ARGUMENT_FLAG, "enable", get_flag, put)
+SETTING(mk_alignment_for_contiguous_layout, DG_SETTING_CONTIGUOUS_ALIGNMENT, ARGUMENT_INTEGER, "alignment", get, put)
 
 #define GET(name, doc)                                                                                                 \
     {                                                                                                                  \

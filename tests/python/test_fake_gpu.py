@@ -2,6 +2,9 @@
 which writes launches down."""
 
 import os
+import sys
+import tempfile
+import threading
 import time
 import unittest
 
@@ -10,6 +13,7 @@ import fake_tensor
 import numpy as np
 from common import BF16, F32, Problem
 from test_dlpack import CUDA, Capsules, wrap
+from test_process import python
 
 fake_tensor.open_driver(os.environ['DG_CUDA_DRIVER_PATH'])
 
@@ -141,6 +145,55 @@ class Launches(unittest.TestCase):
 def wrap_transposed(x):
     y = device_array(x)
     return fake_tensor.Tensor(y.ctypes.data, y.shape[::-1], (1, y.shape[1]), (2, 32, 1), (CUDA, 0))
+
+
+COLD = """
+import threading, time
+from test_fake_gpu import OnGpu, deep_gemm
+def naps(*args):
+    threads = [threading.Thread(target=deep_gemm.fp8_gemm_nt, args=args) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    count = 0
+    while any(thread.is_alive() for thread in threads):
+        time.sleep(0.001)
+        count += 1
+    return count
+g = OnGpu()
+print(naps(*g.args))
+"""
+
+
+class Others(unittest.TestCase):
+    def test_run_while_a_kernel_is_compiled(self):
+        """Two threads want a kernel that is nowhere yet, and a third one does not wait for it."""
+        with tempfile.TemporaryDirectory() as cache:
+            count = int(python(COLD, {'DG_JIT_CACHE_DIR': cache}))
+            self.assertGreater(len(os.listdir(cache)), 0, 'it was compiled')
+        self.assertGreater(count, 20)
+
+    def test_wait_for_a_launch(self):
+        """Who launches what was launched before keeps the GIL: its return would cost more."""
+        g, counted, done = OnGpu(), [0], threading.Event()
+        deep_gemm.fp8_gemm_nt(*g.args)
+
+        def count():
+            while not done.is_set():
+                counted[0] += 1
+                time.sleep(0.0001)
+
+        thread, interval = threading.Thread(target=count), sys.getswitchinterval()
+        thread.start()
+        sys.setswitchinterval(100)  # seconds, for which nobody has to hand the GIL over
+        try:
+            before = counted[0]
+            for _ in range(2000):
+                deep_gemm.fp8_gemm_nt(*g.args)
+            self.assertEqual(counted[0], before)
+        finally:
+            sys.setswitchinterval(interval)
+            done.set()
+            thread.join()
 
 
 class Cost(unittest.TestCase):
