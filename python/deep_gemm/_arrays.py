@@ -47,6 +47,11 @@ class Torch:
         return x.contiguous().view(Torch.dtype(dtype))
 
     @staticmethod
+    def plain(x):
+        """x, or a copy if its strides or bytes are in an order that the extension does not take."""
+        return x
+
+    @staticmethod
     def amax(x, axes, keep=False):
         return x.amax(dim=axes, keepdim=keep)
 
@@ -92,7 +97,13 @@ class Numpy:
         return x.astype(self.dtype(dtype))
 
     def bits(self, x, dtype):
-        return self.module.ascontiguousarray(x).view(self.dtype(dtype))
+        return self._native(x).view(self.dtype(dtype))
+
+    def plain(self, x):
+        return x if x.dtype.isnative and min(x.strides, default=0) >= 0 else self._native(x)
+
+    def _native(self, x):
+        return self.module.asarray(x, x.dtype.newbyteorder('='), order='C')
 
     @staticmethod
     def amax(x, axes, keep=False):

@@ -113,7 +113,7 @@ static PyObject *transform_scale(PyObject *module, PyObject *const *args, Py_ssi
 
 /* ---- is_mn_major_aligned ----------------------------------------------------------------------------------------- */
 
-enum { ALIGNMENT = 16 }; /* bytes: what TMA wants of pointers and strides */
+enum { ALIGNMENT = 16 }; /* bytes: what TMA wants of pointers */
 
 static const struct signature aligned_signature = {
     "is_mn_major_aligned",
@@ -121,18 +121,36 @@ static const struct signature aligned_signature = {
     {{"sf", ARGUMENT_OBJECT, true, 0, NULL}},
 };
 
-/* Strides (1, align(mn)) with what lies between matrices tight; those of dimensions of size 1 are free. */
-static bool is_aligned(const dg_tensor *sf)
+/* The fastest layout of as many scales; words of packed ones lie as floats do. */
+static dg_status fastest(const dg_tensor *sf, dg_tensor *layout)
 {
     const int i = sf->ndim - 2;
-    const int64_t unit = ALIGNMENT / (int64_t)dg_dtype_size(sf->dtype), mn = sf->shape[i], k = sf->shape[i + 1];
-    const int64_t column = (mn + unit - 1) / unit * unit;
-    if (mn == 0 || k == 0 || (i == 1 && sf->shape[0] == 0))
-        return true;
-    if ((uintptr_t)sf->data % ALIGNMENT != 0)
-        return false;
-    return (mn <= 1 || sf->stride[i] == 1) && (k <= 1 || sf->stride[i + 1] == column) &&
-           (i == 0 || sf->shape[0] <= 1 || sf->stride[0] == column * k);
+    return dg_scale_layout(sf->shape[i], sf->shape[i + 1], 1, 1, DG_FLOAT32, i ? sf->shape[0] : 0, layout, NULL);
+}
+
+/* Strides of dimensions of size 1 are free, and all of them where there is nothing. */
+static bool lies_as(const dg_tensor *sf, const dg_tensor *layout)
+{
+    bool same = (uintptr_t)sf->data % ALIGNMENT == 0;
+    for (int i = 0; i < sf->ndim; ++i) {
+        if (sf->shape[i] == 0)
+            return true;
+        same = same && (sf->shape[i] == 1 || sf->stride[i] == layout->stride[i]);
+    }
+    return same;
+}
+
+static PyObject *answer_aligned(const struct call *call, const dg_tensor *sf)
+{
+    dg_tensor layout;
+    if (sf->ndim != 2 && sf->ndim != 3)
+        return PyErr_Format(PyExc_RuntimeError, "%s: sf has %d dimensions; wanted [mn, k] or [batch, mn, k]",
+                            call->function, (int)sf->ndim);
+    if (sf->dtype != DG_FLOAT32 && sf->dtype != DG_INT32)
+        return PyErr_Format(PyExc_RuntimeError, "%s: sf is %s; wanted float32, or int32 of four UE8M0 bytes each",
+                            call->function, dg_dtype_name(sf->dtype));
+    const dg_status status = fastest(sf, &layout);
+    return status == DG_SUCCESS ? PyBool_FromLong(lies_as(sf, &layout)) : call_result(status);
 }
 
 static PyObject *is_mn_major_aligned(PyObject *module, PyObject *const *args, Py_ssize_t positional, PyObject *keywords)
@@ -144,12 +162,8 @@ static PyObject *is_mn_major_aligned(PyObject *module, PyObject *const *args, Py
     (void)module;
     if (!arguments_parse(&aligned_signature, args, positional, keywords, &value))
         return NULL;
-    if (!call_tensor(&call, "sf", value.object, TENSOR_INPUT, &sf))
-        ;
-    else if (sf.ndim != 2 && sf.ndim != 3)
-        PyErr_Format(PyExc_RuntimeError, "sf has %d dimensions; wanted [mn, k] or [batch, mn, k]", (int)sf.ndim);
-    else
-        result = PyBool_FromLong(is_aligned(&sf));
+    if (call_tensor(&call, "sf", value.object, TENSOR_INPUT, &sf))
+        result = answer_aligned(&call, &sf);
     call_end(&call);
     return result;
 }

@@ -62,6 +62,75 @@ class Casts(unittest.TestCase):
                 self.same(math.per_token_cast_to_fp8(y, False), want_cast(y, 1, 128, False))
                 self.same(math.per_block_cast_to_fp8(y, True), want_cast(y, 128, 128, True))
 
+    def test_any_array(self):
+        """Backwards, and with swapped bytes: the same as their copies in order."""
+        x = (rng().standard_normal((128, 256)) * 3).astype(F32)
+        casts = {
+            'token': lambda y: math.per_token_cast_to_fp8(y, True),
+            'token of 32': lambda y: math.per_token_cast_to_fp8(y, False, 32),
+            'packed': lambda y: math.per_token_cast_to_fp8(y, True, 128, True),
+            'block': lambda y: math.per_block_cast_to_fp8(y, False),
+            'channel': lambda y: math.per_channel_cast_to_fp8(y, False),
+            'dims': lambda y: math.per_custom_dims_cast_to_fp8(y, (0,), False),
+            'fp4': lambda y: math.per_token_cast_to_fp4(y, False),
+        }
+        for name, cast in casts.items():
+            for y in (x[::-1], x[:, ::-1], x[::-1, ::-2], x.T[::-1, :].T, x.astype('>f4'), x.astype('>f8')[::-1]):
+                with self.subTest(cast=name, strides=y.strides, order=y.dtype.str):
+                    self.same(cast(y), cast(np.ascontiguousarray(y, y.dtype.newbyteorder('='))))
+        sf = np.array([[1, 2, 4, 0.5]], '>f4')
+        packed = math.pack_ue8m0_to_int(sf)
+        self.assertEqual(packed.tolist(), [[0x7E81807F]])
+        self.assertTrue((math.unpack_ue8m0_from_int(packed.astype('>i4')) == sf).all())
+
+    def test_refusals(self):
+        x, x3 = rng().standard_normal((64, 256)).astype(F32), np.zeros((2, 4, 8), F32)
+        q, sf = math.per_token_cast_to_fp8(x, False)
+        q4, sf4 = math.per_token_cast_to_fp4(x, False)
+        of_gran = {
+            'token': lambda g: math.per_token_cast_to_fp8(x, False, g),
+            'block': lambda g: math.per_block_cast_to_fp8(x, False, g),
+            'channel': lambda g: math.per_channel_cast_to_fp8(x, False, g),
+            'fp4': lambda g: math.per_token_cast_to_fp4(x, False, g),
+            'back': lambda g: math.cast_back_from_fp8(q, sf, g),
+            'back from fp4': lambda g: math.cast_back_from_fp4(q4, sf4, g),
+        }
+        for (name, cast), gran in itertools.product(of_gran.items(), (0, -1, -128, -(1 << 70))):
+            with self.subTest(cast=name, gran=gran):
+                self.assertRaisesRegex(RuntimeError, f'gran_k is {gran}; wanted 1 or more', cast, gran)
+        for (name, cast), gran in itertools.product(of_gran.items(), ('128', None, (1, 128))):
+            with self.subTest(cast=name, gran=gran):
+                self.assertRaises(TypeError, cast, gran)
+        for cast in (
+            lambda y: math.per_token_cast_to_fp8(y, False),
+            lambda y: math.per_block_cast_to_fp8(y, False),
+            lambda y: math.per_channel_cast_to_fp8(y, False),
+            lambda y: math.per_token_cast_to_fp4(y, False),
+            lambda y: math.cast_back_from_fp8(y.astype(F8), sf),
+            lambda y: math.cast_back_from_fp4(y.astype(np.int8), sf),
+        ):
+            for y in (x3, x[0], np.array(1, F32)):
+                with self.assertRaisesRegex(RuntimeError, r'x is \[.*\]; wanted \[m, n\]'):
+                    cast(y)
+        for call in (
+            lambda: math.cast_back_from_fp8(q, sf[:, :1]),
+            lambda: math.cast_back_from_fp8(q, sf[:5]),
+            lambda: math.cast_back_from_fp4(q4, sf4[:, 0]),
+        ):
+            self.assertRaisesRegex(RuntimeError, r'\[64, 256\] in groups of 128 wants \[64, 2\]', call)
+
+    def test_groups_larger_than_all(self):
+        """One scale, and no memory for what is not there."""
+        x, huge = rng().standard_normal((6, 40)).astype(F32), 1 << 70
+        self.same(math.per_token_cast_to_fp8(x, False, huge), want_cast(x, 1, 40, False))
+        self.same(math.per_block_cast_to_fp8(x, False, huge), want_cast(x, 6, 40, False))
+        self.same(math.per_token_cast_to_fp4(x, False, huge), math.per_token_cast_to_fp4(x, False, 40))
+        for back, pair in (
+            (math.cast_back_from_fp8, math.per_token_cast_to_fp8(x, False, huge)),
+            (math.cast_back_from_fp4, math.per_token_cast_to_fp4(x, False, huge)),
+        ):
+            self.assertTrue((back(*pair, huge) == back(*pair, 40)).all())
+
     def test_zero_and_tiny_groups(self):
         x = rng().standard_normal((256, 512)).astype(F32)
         x[0], x[1, 128:256], x[2], x[3], x[128:, :128] = 0, 0, 1e-30, 1e30, 1e-39
@@ -96,9 +165,14 @@ class Casts(unittest.TestCase):
         self.assertTrue(same_bits(math.ceil_to_ue8m0(x), want))
         self.assertTrue((math.unpack_ue8m0_from_int(math.pack_ue8m0_to_int(want[:8])) == want[:8]).all())
         self.assertEqual(math.pack_ue8m0_to_int(np.array([[1, 2, 4, 0.5]], F32)).tolist(), [[0x7E81807F]])
-        for bad in (np.ones((2, 3), F32), np.full((2, 4), 1.5, F32), np.ones((2, 4), np.float64)):
+        for bad in (np.ones((2, 3), F32), np.full((2, 4), 1.5, F32), np.ones((2, 4), np.float64), np.array(1, F32)):
             with self.assertRaises(RuntimeError):
                 math.pack_ue8m0_to_int(bad)
+        for bad in (np.ones((2, 4), F32), np.array(1, np.int32)):
+            with self.assertRaises(RuntimeError):
+                math.unpack_ue8m0_from_int(bad)
+        for scalar in (np.array(3, F32), np.array(3, '>f4'), np.array(3, np.float64), x[3, ...]):
+            self.assertTrue(same_bits(math.ceil_to_ue8m0(scalar), np.array(4, F32)))
 
     def test_nothing(self):
         packed, sf = math.per_token_cast_to_fp4(np.zeros((0, 128), F32), False)
@@ -192,6 +266,30 @@ class Layouts(unittest.TestCase):
         ):
             with self.assertRaises(RuntimeError):
                 call()
+        aligned = layout.get_mn_major_tma_aligned_tensor(x)
+        for call, words in (
+            (lambda: f(aligned, 64, 512, (1, 128), psum_layout=np.zeros(4, np.int32)), 'no kernel for psum_layout'),
+            (lambda: f(x.astype(F16), 64, 512, (1, 128)), 'sf is float16; wanted float32, or int32'),
+            (lambda: f(x.astype(BF16), 64, 512, (1, 128)), 'sf is bfloat16; wanted float32, or int32'),
+            (lambda: f(x, 64, 512, (0, 0)), r'recipe is \(0, 0\).*wanted 1 x 128 or 128 x 128'),
+            (lambda: f(x, 64, 512, (1, 0)), r'recipe is \(1, 0\).*wanted 1 x 128 or 128 x 128'),
+            (lambda: f(x, 64, 512, (0, 0, 0), is_sfa=True), r'recipe is \(0, 0, 0\)'),
+        ):
+            with self.subTest(words=words):
+                self.assertRaisesRegex(RuntimeError, words, call)
+
+    def test_refusals(self):
+        one, packed = layout.get_mn_major_tma_aligned_tensor, layout.get_mn_major_tma_aligned_packed_ue8m0_tensor
+        x = np.ones((64, 4), F32)
+        for dtype in (F16, BF16):
+            for y in (x.astype(dtype), np.asfortranarray(x.astype(dtype))):  # as they would lie right
+                self.assertRaisesRegex(RuntimeError, f'sf is {y.dtype.name}; wanted float32', one, y)
+            self.assertRaisesRegex(RuntimeError, 'wanted float32', packed, x.astype(dtype))
+        for f in (one, packed):
+            for y in (x[0], np.array(1, F32), x[None, None]):
+                self.assertRaisesRegex(RuntimeError, 'wanted .mn, k.', f, y)
+            self.assertRaisesRegex(RuntimeError, 'strides are 0 or more', f, x[::-1])
+            self.assertRaisesRegex(RuntimeError, 'swapped bytes', f, x.astype('>f4'))
 
     def test_packed(self):
         f = layout.get_mn_major_tma_aligned_packed_ue8m0_tensor

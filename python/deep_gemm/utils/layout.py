@@ -57,6 +57,10 @@ def get_mn_major_tma_aligned_packed_ue8m0_tensor(sf, psum_layout=None):
     Scales that are no powers of two are rounded up to one."""
     if psum_layout is not None:
         raise RuntimeError('get_mn_major_tma_aligned_packed_ue8m0_tensor: no kernel for psum_layout yet')
+    if len(sf.shape) not in (2, 3):
+        raise RuntimeError(
+            f'get_mn_major_tma_aligned_packed_ue8m0_tensor: sf is {list(sf.shape)}; wanted [mn, k] or [groups, mn, k]'
+        )
     out = _empty_mn_major(sf, (*sf.shape[:-1], ceil_div(sf.shape[-1], 4)), 'int32')
     _C.transform_scale(sf, out, round_scale=True)
     return out
@@ -89,12 +93,18 @@ def transform_sf_into_required_layout(
 ):
     """Scales as the GEMMs read them fastest; `sf` itself when nothing has to change. Scales of 1 x 128 become MN-major
     and aligned; those of 128 x 128 stay as they are."""
+    if psum_layout is not None:
+        raise RuntimeError('transform_sf_into_required_layout: no kernel for psum_layout yet')
     gran_mn, gran_k = _granularity(recipe, is_sfa)
-    dtype = library_of(sf).dtype_name(sf)
-    if dtype not in ('float32', 'int32') or gran_k != 128 or gran_mn not in (1, 128):
+    if gran_k != 128 or gran_mn not in (1, 128):
         raise RuntimeError(
-            f'transform_sf_into_required_layout: sf is {dtype} with groups of {gran_mn} x {gran_k}; '
-            'wanted float32 or packed int32, 1 x 128 or 128 x 128'
+            f'transform_sf_into_required_layout: recipe is {tuple(recipe)}, which says groups of {gran_mn} x {gran_k}; '
+            'wanted 1 x 128 or 128 x 128'
+        )
+    dtype = library_of(sf).dtype_name(sf)
+    if dtype not in ('float32', 'int32'):
+        raise RuntimeError(
+            f'transform_sf_into_required_layout: sf is {dtype}; wanted float32, or int32 of four UE8M0 bytes each'
         )
     _check_scales(sf, mn, k, gran_mn, gran_k, num_groups, dtype == 'int32')
     return get_mn_major_tma_aligned_tensor(sf) if gran_mn == 1 else sf

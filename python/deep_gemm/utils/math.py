@@ -1,8 +1,11 @@
-"""Casts between floating-point types and FP8 or FP4 with scales. torch tensors in, torch tensors out; NumPy likewise.
+"""Casts between floating-point types and FP8 or FP4 with scales. torch tensors in, torch tensors out; NumPy likewise,
+where strides may be negative and bytes in either order.
 
 In all of them: amax = the largest |x| of a group, but at least 1e-4; scale = amax * (1 / largest code), rounded up to a
 power of two where `use_ue8m0` asks; code = x * (1 / scale), to nearest even.
 """
+
+import operator
 
 from .. import _C
 from .._arrays import library_of
@@ -44,6 +47,13 @@ def _check(ok, sentence):
         raise RuntimeError(sentence)
 
 
+def _check_matrix(function, x, gran_k):
+    if len(x.shape) != 2:
+        raise RuntimeError(f'{function}: x is {list(x.shape)}; wanted [m, n]')
+    if operator.index(gran_k) < 1:
+        raise RuntimeError(f'{function}: gran_k is {gran_k}; wanted 1 or more')
+
+
 # ---- Scales as powers of two -----------------------------------------------------------------------------------------
 
 
@@ -59,7 +69,7 @@ def pack_ue8m0_to_int(x):
     """float32 powers of two [..., k] (k % 4 == 0) to their exponent bytes, four to an int32 [..., k / 4]."""
     lib = library_of(x)
     _check(
-        lib.dtype_name(x) == 'float32' and x.shape[-1] % 4 == 0,
+        lib.dtype_name(x) == 'float32' and len(x.shape) > 0 and x.shape[-1] % 4 == 0,
         f'pack_ue8m0_to_int: x is {tuple(x.shape)} {lib.dtype_name(x)}; wanted float32 with a multiple of 4 columns',
     )
     bits = lib.bits(x, 'int32')
@@ -70,6 +80,10 @@ def pack_ue8m0_to_int(x):
 def unpack_ue8m0_from_int(packed):
     """int32 [..., k] to the float32 powers of two that its bytes stand for [..., 4 k]."""
     lib = library_of(packed)
+    _check(
+        lib.dtype_name(packed) == 'int32' and len(packed.shape) > 0,
+        f'unpack_ue8m0_from_int: packed is {tuple(packed.shape)} {lib.dtype_name(packed)}; wanted int32 with columns',
+    )
     return lib.bits(lib.cast(lib.bits(packed, 'uint8'), 'int32') << 23, 'float32')
 
 
@@ -95,6 +109,7 @@ def _padded(lib, x, rows, cols):
 
 def _by_arithmetic(lib, x, use_ue8m0, gran_mn, gran_k):
     m, n = x.shape
+    gran_mn, gran_k = min(gran_mn, max(m, 1)), min(gran_k, max(n, 1))  # the same groups, and less padding
     rows, cols = ceil_div(m, gran_mn), ceil_div(n, gran_k)
     groups = _padded(lib, x, rows * gran_mn, cols * gran_k).reshape(rows, gran_mn, cols, gran_k)
     amax = lib.amax(lib.cast(abs(groups), 'float32'), (1, 3))
@@ -105,7 +120,7 @@ def _by_arithmetic(lib, x, use_ue8m0, gran_mn, gran_k):
 
 def _cast_to_fp8(x, use_ue8m0, gran_mn, gran_k, packed=False):
     lib = library_of(x)
-    _check(len(x.shape) == 2, f'x is {tuple(x.shape)}; wanted [m, n]')
+    _check_matrix('cast to FP8', x, min(gran_mn, gran_k))
     m, n = x.shape
     rows, cols = ceil_div(m, gran_mn), ceil_div(n, gran_k)
     if (gran_mn, gran_k) not in _BACKED_GROUPS or lib.dtype_name(x) not in _BACKED_TYPES:
@@ -113,7 +128,7 @@ def _cast_to_fp8(x, use_ue8m0, gran_mn, gran_k, packed=False):
         return q, pack_ue8m0_to_int(_padded(lib, sf, rows, align(cols, 4))) if packed else sf
     q = lib.empty(x, (m, n), 'float8_e4m3fn')
     sf = lib.empty(x, (rows, ceil_div(cols, 4)), 'int32') if packed else lib.empty(x, (rows, cols), 'float32')
-    _C.quantize_fp8(x, q, sf, gran_mn, gran_k, use_ue8m0)
+    _C.quantize_fp8(lib.plain(x), q, sf, gran_mn, gran_k, use_ue8m0)
     return q, sf
 
 
@@ -126,7 +141,8 @@ def per_token_cast_to_fp8(x, use_ue8m0: bool = False, gran_k: int = 128, use_pac
 
 def per_channel_cast_to_fp8(x, use_ue8m0: bool, gran_k: int = 128):
     """x [m, n] to (float8_e4m3fn [m, n], float32 [m / gran_k, n]): a scale for every gran_k elements of a column."""
-    _check(x.shape[0] % gran_k == 0, f'per_channel_cast_to_fp8: m is {x.shape[0]}; wanted a multiple of {gran_k}')
+    if len(x.shape) == 2 and gran_k > 0 and x.shape[0] % gran_k != 0:
+        raise RuntimeError(f'per_channel_cast_to_fp8: m is {x.shape[0]}; wanted a multiple of {gran_k}')
     return _cast_to_fp8(x, use_ue8m0, gran_k, 1)
 
 
@@ -143,11 +159,19 @@ def per_custom_dims_cast_to_fp8(x, dims, use_ue8m0: bool):
     return lib.cast(x * (1.0 / sf), 'float8_e4m3fn'), sf.squeeze()
 
 
+def _scaled(function, lib, values, sf, gran_k, packed):
+    m, n = values.shape
+    sf, cols = unpack_ue8m0_from_int(sf) if packed else sf, ceil_div(n, gran_k)
+    if len(sf.shape) != 2 or sf.shape[0] not in (1, m) or sf.shape[1] < cols:
+        raise RuntimeError(f'{function}: sf is {list(sf.shape)}; [{m}, {n}] in groups of {gran_k} wants [{m}, {cols}]')
+    return values * sf[:, lib.count(values, n) // min(gran_k, max(n, 1))]
+
+
 def cast_back_from_fp8(x, sf, gran_k: int = 128, use_packed_ue8m0: bool = False):
     """What per_token_cast_to_fp8's result stands for, float32 [m, n]."""
     lib = library_of(x)
-    sf = unpack_ue8m0_from_int(sf) if use_packed_ue8m0 else sf
-    return lib.cast(x, 'float32') * sf[:, lib.count(x, x.shape[1]) // gran_k]
+    _check_matrix('cast_back_from_fp8', x, gran_k)
+    return _scaled('cast_back_from_fp8', lib, lib.cast(x, 'float32'), sf, gran_k, use_packed_ue8m0)
 
 
 # ---- FP4 (E2M1): two codes a byte, the first in the low half ---------------------------------------------------------
@@ -176,7 +200,9 @@ def _unpack_fp4(lib, packed):
 def per_token_cast_to_fp4(x, use_ue8m0: bool, gran_k: int = 128, use_packed_ue8m0: bool = False):
     """x [m, n] to (int8 [m, n / 2], float32 [m, ceil(n / gran_k)] or packed int32): E2M1 codes, two a byte."""
     lib = library_of(x)
+    _check_matrix('per_token_cast_to_fp4', x, gran_k)
     m, n = x.shape
+    gran_k = min(gran_k, max(n, 1))
     _check(n % 2 == 0, f'per_token_cast_to_fp4: n is {n}; wanted an even number')
     _check(use_ue8m0 or not use_packed_ue8m0, 'per_token_cast_to_fp4: packed scales are powers of two: use_ue8m0')
     cols = ceil_div(n, gran_k)
@@ -200,7 +226,7 @@ def transpose_packed_fp4(a):
 def cast_back_from_fp4(packed, sf, gran_k: int = 128, use_packed_ue8m0: bool = False):
     """What per_token_cast_to_fp4's result stands for, float32 [m, n]."""
     lib = library_of(packed)
-    sf = unpack_ue8m0_from_int(sf) if use_packed_ue8m0 else sf
+    _check_matrix('cast_back_from_fp4', packed, gran_k)
     codes = lib.cast(_unpack_fp4(lib, packed), 'int64')
     values = lib.table(packed, FP4_VALUES + tuple(-v for v in FP4_VALUES))[codes]
-    return values * sf[:, lib.count(packed, codes.shape[1]) // gran_k]
+    return _scaled('cast_back_from_fp4', lib, values, sf, gran_k, use_packed_ue8m0)
