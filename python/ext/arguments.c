@@ -36,13 +36,21 @@ static bool place_keywords(const struct signature *s, PyObject *const *args, Py_
     return true;
 }
 
-static bool to_integer(const struct signature *s, const struct argument *a, PyObject *object, int64_t *out)
+bool integer_of(PyObject *object, int64_t *out)
 {
-    *out = PyLong_AsLongLong(object); /* takes whatever has __index__ */
-    if (*out != -1 || !PyErr_Occurred())
+    int beyond;
+    *out = PyLong_AsLongLongAndOverflow(object, &beyond);
+    if (beyond)
+        *out = beyond < 0 ? INT64_MIN : INT64_MAX;
+    return beyond || *out != -1 || !PyErr_Occurred();
+}
+
+bool argument_integer(const char *function, const char *name, PyObject *object, int64_t *out)
+{
+    if (integer_of(object, out))
         return true;
     if (PyErr_ExceptionMatches(PyExc_TypeError))
-        PyErr_Format(PyExc_TypeError, "%s() argument '%s' must be an integer", s->function, a->name);
+        PyErr_Format(PyExc_TypeError, "%s() argument '%s' must be an integer", function, name);
     return false;
 }
 
@@ -54,7 +62,7 @@ static bool convert(const struct signature *s, const struct argument *a, PyObjec
         return true;
     case ARGUMENT_INTEGER:
         value->integer = a->otherwise;
-        return object == NULL || to_integer(s, a, object, &value->integer);
+        return object == NULL || argument_integer(s->function, a->name, object, &value->integer);
     case ARGUMENT_FLAG:
         value->integer = object ? PyObject_IsTrue(object) : a->otherwise;
         return value->integer >= 0;
@@ -96,21 +104,26 @@ bool arguments_parse(const struct signature *s, PyObject *const *args, Py_ssize_
 static bool next_integer(PyObject *sequence, Py_ssize_t i, int32_t *out)
 {
     PyObject *item = PySequence_GetItem(sequence, i);
-    const long long value = item ? PyLong_AsLongLong(item) : -1;
+    int64_t value;
+    const bool ok = item && integer_of(item, &value);
     Py_XDECREF(item);
-    if (value == -1 && PyErr_Occurred())
-        return false;
-    *out = value < INT32_MIN || value > INT32_MAX ? INT32_MAX : (int32_t)value; /* no recipe is that large */
-    return true;
+    if (ok)
+        *out = value < INT32_MIN || value > INT32_MAX ? INT32_MAX : (int32_t)value; /* no recipe is that large */
+    return ok;
+}
+
+static bool refuse_integers(const char *function, const char *name, Py_ssize_t count)
+{
+    if (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_TypeError))
+        PyErr_Format(PyExc_TypeError, "%s() argument '%s' must be a tuple of %zd integers or None", function, name,
+                     count);
+    return false;
 }
 
 bool argument_integers(const char *function, const char *name, PyObject *object, Py_ssize_t count, int32_t *out)
 {
-    if (!PyTuple_Check(object) && !PyList_Check(object)) {
-        PyErr_Format(PyExc_TypeError, "%s() argument '%s' must be a tuple of %zd integers or None", function, name,
-                     count);
-        return false;
-    }
+    if (!PyTuple_Check(object) && !PyList_Check(object))
+        return refuse_integers(function, name, count);
     if (PySequence_Size(object) != count) {
         PyErr_Format(PyExc_RuntimeError, "%s: %s has %zd numbers; wanted %zd", function, name, PySequence_Size(object),
                      count);
@@ -118,6 +131,6 @@ bool argument_integers(const char *function, const char *name, PyObject *object,
     }
     for (Py_ssize_t i = 0; i < count; ++i)
         if (!next_integer(object, i, &out[i]))
-            return false;
+            return refuse_integers(function, name, count);
     return true;
 }

@@ -40,6 +40,12 @@ struct signature {
 bool arguments_parse(const struct signature *signature, PyObject *const *args, Py_ssize_t positional,
                      PyObject *keywords, union value *values);
 
+/* An int, or what has __index__; beyond int64_t, where nothing is taken, the nearest of it. False with an exception. */
+bool integer_of(PyObject *object, int64_t *out);
+
+/* The same, and a TypeError about this argument. */
+bool argument_integer(const char *function, const char *name, PyObject *object, int64_t *out);
+
 /* `count` integers of a tuple or list; false with an exception set. */
 bool argument_integers(const char *function, const char *name, PyObject *object, Py_ssize_t count, int32_t *out);
 

@@ -44,6 +44,15 @@ static bool disagree(const struct call *call)
     return false;
 }
 
+/* Zeros are the library's word for its default, which is None here. */
+static bool check_given(const struct call *call, const int32_t *recipe)
+{
+    if (recipe[0] || recipe[1] || recipe[2])
+        return true;
+    PyErr_Format(PyExc_RuntimeError, "%s: recipe is {0, 0, 0}; wanted {1, 128, 128}", call->function);
+    return false;
+}
+
 /* (gran_m, gran_n, gran_k), or a pair (gran_mn, gran_k) for each operand; zeros for neither. */
 static bool read_recipe(const struct call *call, const union value *values, int32_t *recipe)
 {
@@ -53,7 +62,7 @@ static bool read_recipe(const struct call *call, const union value *values, int3
     if (whole && !argument_integers(call->function, "recipe", whole, 3, recipe))
         return false;
     if (a == NULL && b == NULL)
-        return true;
+        return whole == NULL || check_given(call, recipe);
     if (a == NULL || b == NULL)
         return disagree(call);
     if (!argument_integers(call->function, "recipe_a", a, 2, of_a) ||
@@ -63,7 +72,7 @@ static bool read_recipe(const struct call *call, const union value *values, int3
     if (of_a[1] != of_b[1] || (whole && memcmp(given, recipe, sizeof given) != 0))
         return disagree(call);
     memcpy(recipe, given, sizeof given);
-    return true;
+    return check_given(call, recipe);
 }
 
 static void transpose(dg_tensor *tensor)
@@ -176,7 +185,8 @@ static PyObject *gemm_is_supported(PyObject *module, PyObject *const *args, Py_s
     "  d       [M,N] bfloat16, float16 or float32, written\n"                                                          \
     "  c       None, or of d's shape and type: d itself, or apart from it\n"                                           \
     "  recipe  None or (1, 128, 128); recipe_a=(1, 128) with recipe_b=(128, 128) says the same\n"                      \
-    "Any strides; M, N and K may be 0. With a leading dimension everywhere, one product for each batch entry.\n"       \
+    "Strides of 0 or more; M, N and K may be 0. With a leading dimension everywhere, one product for each batch "      \
+    "entry.\n"                                                                                                         \
     "compiled_dims and disable_ue8m0_cast change nothing. On a GPU: queued on the current stream. Refused arguments\n" \
     "raise RuntimeError and leave d as it was."
 

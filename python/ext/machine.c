@@ -1,4 +1,5 @@
 /* What is here: devices, the compiler, the cache. */
+#include "arguments.h"
 #include "call.h"
 #include "functions.h"
 
@@ -24,9 +25,9 @@ static PyObject *device_count(PyObject *module, PyObject *unused)
 static PyObject *device_info(PyObject *module, PyObject *device)
 {
     dg_device_info info = DG_DEVICE_INFO_INIT;
-    const long number = PyLong_AsLong(device);
+    int64_t number;
     (void)module;
-    if (number == -1 && PyErr_Occurred())
+    if (!argument_integer("device_info", "device", device, &number))
         return NULL;
     const dg_status status = dg_device_query(number < -1 || number > INT_MAX ? -1 : (int32_t)number, &info);
     return status == DG_SUCCESS ? describe(&info) : call_result(status);

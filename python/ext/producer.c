@@ -37,8 +37,8 @@ static struct producer look_up(PyTypeObject *type)
     struct producer found = {.type = type, .exchange = find_exchange(type)};
     if (found.exchange)
         found.kind = PRODUCER_EXCHANGE;
-    else if (has(type, "__array_interface__"))
-        found.kind = PRODUCER_ARRAY;
+    else if (has(type, "__array_interface__")) /* NumPy's masked arrays say nothing there of their masks */
+        found.kind = has(type, "mask") ? PRODUCER_NONE : PRODUCER_ARRAY;
     else if (has(type, "data_ptr") && has(type, "stride"))
         found.kind = PRODUCER_TORCH;
     else if (has(type, "__dlpack__") && has(type, "__dlpack_device__"))

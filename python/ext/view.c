@@ -1,5 +1,7 @@
 #include "view.h"
 
+#include "arguments.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -14,6 +16,16 @@ bool view_refuse_dimensions(const struct call *call, const char *name, Py_ssize_
 {
     PyErr_Format(PyExc_RuntimeError, "%s: %s has %zd dimensions; wanted %d at the most", call->function, name, ndim,
                  DG_MAX_DIMS);
+    return false;
+}
+
+bool view_refuse_part(const struct call *call, const char *name, const char *part, PyObject *came, const char *wanted)
+{
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_AttributeError))
+        return false; /* the object's own */
+    PyErr_Clear();
+    PyErr_Format(PyExc_TypeError, "%s() argument '%s': its %s is %.100R; wanted %s", call->function, name, part,
+                 came ? came : Py_None, wanted);
     return false;
 }
 
@@ -38,17 +50,51 @@ bool view_type_named(const struct call *call, const char *name, const char *type
     return view_refuse_type(call, name, type);
 }
 
-bool view_sizes(PyObject *tuple, Py_ssize_t ndim, int64_t *out)
+bool view_integers(const struct call *call, const char *name, const char *part, PyObject *tuple, int32_t count,
+                   int64_t *out)
 {
-    const Py_ssize_t size = PyTuple_Size(tuple);
-    if (size != ndim) {
-        if (size >= 0)
-            PyErr_Format(PyExc_TypeError, "a tensor of %zd dimensions has %zd strides", ndim, size);
+    char wanted[48];
+    bool ok = tuple && PyTuple_Check(tuple) && PyTuple_Size(tuple) == count;
+    for (int32_t i = 0; ok && i < count; ++i)
+        ok = integer_of(PyTuple_GetItem(tuple, i), &out[i]);
+    if (ok)
+        return true;
+    snprintf(wanted, sizeof wanted, "a tuple of %d integers", (int)count);
+    return view_refuse_part(call, name, part, tuple, wanted);
+}
+
+bool view_shape(const struct call *call, const char *name, const char *part, PyObject *tuple, dg_tensor *tensor)
+{
+    if (tuple == NULL || !PyTuple_Check(tuple))
+        return view_refuse_part(call, name, part, tuple, "a tuple of integers");
+    const Py_ssize_t ndim = PyTuple_Size(tuple);
+    if (ndim > DG_MAX_DIMS)
+        return view_refuse_dimensions(call, name, ndim);
+    tensor->ndim = (int32_t)ndim;
+    return view_integers(call, name, part, tuple, tensor->ndim, tensor->shape);
+}
+
+bool view_address(const struct call *call, const char *name, const char *part, PyObject *object, dg_tensor *tensor)
+{
+    int64_t address;
+    if (object == NULL || !integer_of(object, &address))
+        return view_refuse_part(call, name, part, object, "an address");
+    if (address < 0 || address == INT64_MAX) {
+        PyErr_Format(PyExc_RuntimeError, "%s: %s lies at %.100R, which is no address", call->function, name, object);
         return false;
     }
-    for (Py_ssize_t i = 0; i < ndim; ++i)
-        out[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
-    return !PyErr_Occurred();
+    tensor->data = (void *)(uintptr_t)address;
+    return true;
+}
+
+/* What overflows here lies beyond what can be addressed, which the library sees by the sizes too. */
+void view_contiguous(dg_tensor *tensor)
+{
+    int64_t contiguous = 1;
+    for (int32_t i = tensor->ndim - 1; i >= 0; --i) {
+        tensor->stride[i] = contiguous;
+        (void)__builtin_mul_overflow(contiguous, tensor->shape[i], &contiguous);
+    }
 }
 
 /* ---- DLPack's types ---------------------------------------------------------------------------------------------- */
@@ -106,14 +152,13 @@ static dg_dtype type_of(struct dl_type type)
 
 /* ---- DLPack's tensors -------------------------------------------------------------------------------------------- */
 
-bool view_cuda_device(const struct call *call, const char *name, long number, dg_tensor *tensor)
+bool view_cuda_device(const struct call *call, const char *name, int64_t number, dg_tensor *tensor)
 {
     tensor->device = (int32_t)number;
-    if (PyErr_Occurred())
-        return false;
     if (number >= 0 && number <= INT32_MAX)
         return true;
-    PyErr_Format(PyExc_RuntimeError, "%s: %s lies on CUDA device %ld, which is none", call->function, name, number);
+    PyErr_Format(PyExc_RuntimeError, "%s: %s lies on CUDA device %lld, which is none", call->function, name,
+                 (long long)number);
     return false;
 }
 
@@ -129,16 +174,6 @@ static bool place(const struct call *call, const char *name, struct dl_device de
     return false;
 }
 
-static void set_strides(const struct dl_tensor *from, dg_tensor *tensor)
-{
-    int64_t contiguous = 1;
-    for (int i = from->ndim - 1; i >= 0; --i) {
-        tensor->shape[i] = from->shape[i];
-        tensor->stride[i] = from->strides ? from->strides[i] : contiguous;
-        contiguous *= from->shape[i];
-    }
-}
-
 bool view_dlpack(const struct call *call, const char *name, const struct dl_tensor *from, dg_tensor *tensor)
 {
     if (from->ndim > DG_MAX_DIMS)
@@ -149,7 +184,12 @@ bool view_dlpack(const struct call *call, const char *name, const struct dl_tens
         name_type(from->dtype, type, sizeof type);
         return view_refuse_type(call, name, type);
     }
-    set_strides(from, tensor);
+    for (int i = 0; i < from->ndim; ++i)
+        tensor->shape[i] = from->shape[i];
+    if (from->strides == NULL)
+        view_contiguous(tensor);
+    for (int i = 0; from->strides && i < from->ndim; ++i)
+        tensor->stride[i] = from->strides[i];
     if (from->data)
         tensor->data = (char *)from->data + from->byte_offset;
     return place(call, name, from->device, tensor);

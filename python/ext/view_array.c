@@ -6,13 +6,11 @@ static bool read_type(const struct call *call, const char *name, PyObject *objec
 {
     PyObject *dtype = PyObject_GetAttrString(object, "dtype");
     PyObject *type_name = dtype ? PyObject_GetAttrString(dtype, "name") : NULL;
-    bool ok = type_name && PyUnicode_Check(type_name);
-    Py_XDECREF(dtype);
-    if (ok)
-        ok = view_type_named(call, name, PyUnicode_AsUTF8AndSize(type_name, NULL), type);
-    else if (type_name)
-        PyErr_Format(PyExc_TypeError, "%s() argument '%s': its dtype has no name", call->function, name);
+    const bool ok = type_name && PyUnicode_Check(type_name)
+                        ? view_type_named(call, name, PyUnicode_AsUTF8AndSize(type_name, NULL), type)
+                        : view_refuse_part(call, name, "dtype", dtype, "one with a name");
     Py_XDECREF(type_name);
+    Py_XDECREF(dtype);
     return ok;
 }
 
@@ -27,14 +25,11 @@ static bool check_order(const struct call *call, const char *name, PyObject *int
 /* NumPy counts bytes. */
 static bool set_strides(const struct call *call, const char *name, PyObject *strides, dg_tensor *tensor)
 {
-    int64_t size = (int64_t)dg_dtype_size(tensor->dtype), contiguous = 1;
-    for (int i = tensor->ndim - 1; i >= 0; --i) {
-        tensor->stride[i] = contiguous;
-        contiguous *= tensor->shape[i];
-    }
+    const int64_t size = (int64_t)dg_dtype_size(tensor->dtype);
+    view_contiguous(tensor);
     if (strides == NULL || strides == Py_None)
         return true;
-    if (!view_sizes(strides, tensor->ndim, tensor->stride))
+    if (!view_integers(call, name, "__array_interface__['strides']", strides, tensor->ndim, tensor->stride))
         return false;
     for (int i = 0; i < tensor->ndim; ++i) {
         if (tensor->shape[i] > 1 && tensor->stride[i] % size != 0) {
@@ -47,28 +42,31 @@ static bool set_strides(const struct call *call, const char *name, PyObject *str
     return true;
 }
 
+/* A mask says which elements count; here all do. */
+static bool check_mask(const struct call *call, const char *name, PyObject *interface)
+{
+    PyObject *mask = PyDict_GetItemString(interface, "mask");
+    if (mask == NULL || mask == Py_None)
+        return true;
+    PyErr_Format(PyExc_RuntimeError, "%s: %s has a mask; this library has no kernel for it", call->function, name);
+    return false;
+}
+
 static bool read_memory(const struct call *call, const char *name, PyObject *data, dg_tensor *tensor, bool *read_only)
 {
-    if (data == NULL || !PyTuple_Check(data) || PyTuple_Size(data) != 2) {
-        PyErr_Format(PyExc_TypeError, "%s() argument '%s': its __array_interface__ has no pointer", call->function,
-                     name);
-        return false;
-    }
-    tensor->data = PyLong_AsVoidPtr(PyTuple_GetItem(data, 0));
+    const char *const part = "__array_interface__['data']";
+    if (data == NULL || !PyTuple_Check(data) || PyTuple_Size(data) != 2)
+        return view_refuse_part(call, name, part, data, "a tuple (address, read-only)");
     *read_only = PyObject_IsTrue(PyTuple_GetItem(data, 1)) != 0;
-    return !PyErr_Occurred();
+    return !PyErr_Occurred() && view_address(call, name, part, PyTuple_GetItem(data, 0), tensor);
 }
 
 static bool read_interface(struct call *call, const char *name, PyObject *interface, dg_tensor *tensor, bool *read_only)
 {
-    PyObject *shape = PyDict_GetItemString(interface, "shape");
-    const Py_ssize_t ndim = shape ? PyTuple_Size(shape) : 0;
-    if (ndim < 0 || !check_order(call, name, interface))
-        return false;
-    if (ndim > DG_MAX_DIMS)
-        return view_refuse_dimensions(call, name, ndim);
-    tensor->ndim = (int32_t)ndim;
-    return (shape == NULL || view_sizes(shape, ndim, tensor->shape)) &&
+    if (!PyDict_Check(interface))
+        return view_refuse_part(call, name, "__array_interface__", interface, "a dict");
+    return check_order(call, name, interface) && check_mask(call, name, interface) &&
+           view_shape(call, name, "__array_interface__['shape']", PyDict_GetItemString(interface, "shape"), tensor) &&
            set_strides(call, name, PyDict_GetItemString(interface, "strides"), tensor) &&
            read_memory(call, name, PyDict_GetItemString(interface, "data"), tensor, read_only);
 }

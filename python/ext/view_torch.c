@@ -1,4 +1,5 @@
 /* torch before it had DLPack's table (2.10): data_ptr(), shape, stride(), dtype and device. */
+#include "arguments.h"
 #include "view.h"
 
 #include <string.h>
@@ -19,43 +20,35 @@ static bool read_sizes(const struct call *call, const char *name, PyObject *obje
 {
     PyObject *shape = PyObject_GetAttrString(object, "shape");
     PyObject *strides = shape ? PyObject_CallMethod(object, "stride", NULL) : NULL;
-    const Py_ssize_t ndim = strides ? PyTuple_Size(shape) : -1;
-    bool ok = ndim >= 0;
-    if (ndim > DG_MAX_DIMS)
-        ok = view_refuse_dimensions(call, name, ndim);
-    if (ok) {
-        tensor->ndim = (int32_t)ndim;
-        ok = view_sizes(shape, ndim, tensor->shape) && view_sizes(strides, ndim, tensor->stride);
-    }
+    const bool ok = strides && view_shape(call, name, "shape", shape, tensor) &&
+                    view_integers(call, name, "stride()", strides, tensor->ndim, tensor->stride);
     Py_XDECREF(strides);
     Py_XDECREF(shape);
     return ok;
 }
 
-static bool read_pointer(PyObject *object, dg_tensor *tensor)
+static bool read_pointer(const struct call *call, const char *name, PyObject *object, dg_tensor *tensor)
 {
     PyObject *pointer = PyObject_CallMethod(object, "data_ptr", NULL);
-    if (pointer)
-        tensor->data = PyLong_AsVoidPtr(pointer);
+    const bool ok = pointer && view_address(call, name, "data_ptr()", pointer, tensor);
     Py_XDECREF(pointer);
-    return !PyErr_Occurred();
+    return ok;
 }
 
 /* device.type is "cpu" or "cuda"; device.index is None for the CPU. */
 static bool place(const struct call *call, const char *name, PyObject *type, PyObject *index, dg_tensor *tensor)
 {
-    if (!PyUnicode_Check(type)) {
-        PyErr_Format(PyExc_TypeError, "%s() argument '%s' has a device whose type is no str", call->function, name);
-        return false;
-    }
+    int64_t number;
+    if (!PyUnicode_Check(type))
+        return view_refuse_part(call, name, "device.type", type, "a str");
+    tensor->device = DG_CPU;
     if (PyUnicode_CompareWithASCIIString(type, "cpu") == 0)
-        tensor->device = DG_CPU;
-    else if (PyUnicode_CompareWithASCIIString(type, "cuda") == 0)
-        return view_cuda_device(call, name, PyLong_AsLong(index), tensor);
-    else
-        PyErr_Format(PyExc_RuntimeError, "%s: %s lies on the device %U; wanted cpu or cuda", call->function, name,
-                     type);
-    return !PyErr_Occurred();
+        return true;
+    if (PyUnicode_CompareWithASCIIString(type, "cuda") == 0)
+        return integer_of(index, &number) ? view_cuda_device(call, name, number, tensor)
+                                          : view_refuse_part(call, name, "device.index", index, "an integer");
+    PyErr_Format(PyExc_RuntimeError, "%s: %s lies on the device %U; wanted cpu or cuda", call->function, name, type);
+    return false;
 }
 
 static bool read_device(const struct call *call, const char *name, PyObject *object, dg_tensor *tensor)
@@ -74,5 +67,5 @@ bool view_torch(struct call *call, const char *name, PyObject *object, dg_tensor
 {
     *tensor = (dg_tensor){.device = DG_CPU};
     return read_type(call, name, object, &tensor->dtype) && read_sizes(call, name, object, tensor) &&
-           read_device(call, name, object, tensor) && read_pointer(object, tensor);
+           read_device(call, name, object, tensor) && read_pointer(call, name, object, tensor);
 }

@@ -2,6 +2,7 @@
 (fake_tensor.c), of NumPy's memory; one is real."""
 
 import ctypes
+import re
 import types
 import unittest
 import unittest.mock
@@ -290,7 +291,33 @@ class Refusals(unittest.TestCase):
         self.refuses(OldTorch(out, ('meta', None)), RuntimeError, 'd lies on the device meta')
         self.refuses(OldTorch(out[None, None, None]), RuntimeError, 'd has 5 dimensions')
         self.refuses(OldTorch(out, ('cuda', 0)), RuntimeError, 'dg_gemm: ')
-        self.refuses(OldTorch(out, ('cuda', None)), TypeError, 'int')
+        self.refuses(OldTorch(out, ('cuda', None)), TypeError, "argument 'd': its device.index is None; wanted an int")
+        self.refuses(OldTorch(out, ('cuda', 1 << 70)), RuntimeError, 'd lies on CUDA device')
+
+    def test_old_torch_absurdities(self):
+        out = Problem().out()
+        for attribute, value, kind, words in (
+            ('shape', (1 << 70, 256), RuntimeError, 'd is .9223372036854775807, 256.'),
+            ('shape', (-64, 256), RuntimeError, 'd has the size -64'),
+            ('shape', ('a', 256), TypeError, "argument 'd': its shape is .'a', 256.; wanted a tuple of 2 integers"),
+            ('shape', 'ab', TypeError, "argument 'd': its shape is 'ab'; wanted a tuple"),
+            ('shape', None, TypeError, "argument 'd': its shape is None"),
+            ('stride', lambda: (1 << 70, 1), RuntimeError, 'beyond what can be addressed'),
+            (
+                'stride',
+                lambda: (1,),
+                TypeError,
+                r"argument 'd': its stride\(\) is \(1,\); wanted a tuple of 2 integers",
+            ),
+            ('stride', lambda: (1.5, 1), TypeError, "argument 'd': its stride"),
+            ('data_ptr', lambda: 1 << 70, RuntimeError, 'd lies at 1180591620717411303424, which is no address'),
+            ('data_ptr', lambda: -2, RuntimeError, 'd lies at -2'),
+            ('data_ptr', lambda: 'x', TypeError, "argument 'd': its data_ptr.* is 'x'; wanted an address"),
+        ):
+            with self.subTest(attribute=attribute, words=words):
+                d = OldTorch(out)
+                setattr(d, attribute, value)
+                self.refuses(d, kind, words)
 
     def test_read_only(self):
         p = Problem()
@@ -318,11 +345,66 @@ class Refusals(unittest.TestCase):
 
         self.refuses(Failing(Problem().out()), ValueError, 'requires grad')
 
-        class Wrong(Capsules):
-            def __dlpack__(self, **keywords):
-                return 42
+    def test_junk(self):
+        """What is no capsule and no device is told by its argument and its value."""
+        out = Problem().out()
 
-        self.refuses(Wrong(Problem().out()), ValueError, 'PyCapsule')
+        def producer(capsule, device=(CPU, 0)):
+            return type('P', (), {'__dlpack__': lambda self, **k: capsule, '__dlpack_device__': lambda self: device})()
+
+        foreign = ctypes.pythonapi.PyCapsule_New
+        foreign.restype, foreign.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        for capsule in (None, 42, 'dltensor', (1, 2), foreign(out.ctypes.data, b'tensor', None)):
+            with self.subTest(capsule=capsule):
+                words = "argument 'd': its __dlpack__.. is " + re.escape(repr(capsule)) + '; wanted a capsule'
+                self.refuses(producer(capsule), TypeError, words)
+        for device in (None, 'cpu', 1, [1, 0], (), (1,), (1, 0, 0), ('cpu', 0), (1, None), (1.0, 0)):
+            with self.subTest(device=device):
+                words = "argument 'd': its __dlpack_device__.. is " + re.escape(repr(device)) + '; wanted a tuple of 2'
+                self.refuses(producer(None, device), TypeError, words)
+        for number in (-1, 1 << 31, 1 << 70):
+            self.refuses(producer(None, (CUDA, number)), RuntimeError, 'd lies on CUDA device .* which is none')
+        self.refuses(producer(None, (1 << 70, 0)), TypeError, 'its __dlpack__')
+
+    def test_only_keywords_are_asked_for_anew(self):
+        """A TypeError of the producer's own is the answer."""
+
+        class Refusing(Capsules):
+            words = ''
+
+            def __dlpack__(self, **keywords):
+                self.asked.append(keywords)
+                raise TypeError(self.words)
+
+        for words, times in (
+            ("'NoneType' object is not iterable", 1),
+            ('requires grad', 1),
+            ("__dlpack__() got an unexpected keyword argument 'max_version'", 3),
+            ('__dlpack__() takes no keyword arguments', 3),
+            ('__dlpack__(): incompatible function arguments. The following argument types are supported:', 3),
+        ):
+            d = Refusing(Problem().out())
+            d.words = words
+            self.refuses(d, TypeError, re.escape(words))
+            self.assertEqual(len(d.asked), times, words)
+
+    def test_absurd_sizes(self):
+        huge = 1 << 62
+        for shape, strides, words in (
+            ((-64, 128), None, 'has the size -64'),
+            ((64, 128), (-128, 1), 'has the stride -128'),
+            ((64, 128), (huge, 1), 'beyond what can be addressed'),
+            ((huge, huge), None, 'beyond what can be addressed'),
+            ((0, -1), None, 'has the size -1'),
+        ):
+            with self.subTest(shape=shape, strides=strides):
+                self.refuses(fake_tensor.Tensor(256, shape, strides, (4, 16, 1), (CPU, 0)), RuntimeError, words)
+        aligned = lambda *shape: deep_gemm._C.is_mn_major_aligned(
+            fake_tensor.Tensor(256, shape, None, (2, 32, 1), (CPU, 0))
+        )
+        for shape in ((-64, 128), (0, -1), (huge, huge), (huge, 2, 2), (-1, 4, 4)):
+            with self.subTest(shape=shape):
+                self.assertRaisesRegex(RuntimeError, 'wanted 0 or more|cannot be addressed', aligned, *shape)
 
     def test_major_version(self):
         self.refuses(Capsules(Problem().out(), major=2), BufferError, 'DLPack 1 was asked for, and 2 came')
@@ -337,4 +419,4 @@ class Refusals(unittest.TestCase):
 
         p = Problem()
         deep_gemm.fp8_gemm_nt(*p.args(), Again())
-        self.refuses(Again(), ValueError, 'PyCapsule')
+        self.refuses(Again(), TypeError, 'used_dltensor_versioned.*; wanted a capsule of DLPack, not used before')

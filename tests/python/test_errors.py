@@ -46,8 +46,10 @@ class Refusals(unittest.TestCase):
         for words, call in calls.items():
             with self.subTest(words=words):
                 self.refuses(call, TypeError, words)
-        with self.assertRaises(TypeError):
-            f(a, b, d, recipe=(1, 128.5, 128))
+        for recipe in ((1, 128.5, 128), (1, None, 128), ['1', '128', '128']):
+            self.refuses(
+                lambda: f(a, b, d, recipe=recipe), TypeError, "argument 'recipe' must be a tuple of 3 integers"
+            )
 
     def test_one_argument_by_two_names(self):
         call = deep_gemm.k_grouped_fp8_gemm_nt_contiguous
@@ -81,6 +83,9 @@ class Refusals(unittest.TestCase):
             (dict(recipe=(1, 1, 128)), 'recipe is {1, 1, 128}'),
             (dict(recipe=(7, 7, 7)), 'recipe is {7, 7, 7}'),
             (dict(recipe=(1 << 40, 7, 7)), 'recipe is {2147483647, 7, 7}'),
+            (dict(recipe=(1 << 70, 7, -(1 << 70))), 'recipe is {2147483647, 7, 2147483647}'),
+            (dict(recipe=(0, 0, 0)), 'recipe is {0, 0, 0}; wanted {1, 128, 128}'),
+            (dict(recipe_a=(0, 0), recipe_b=(0, 0)), 'recipe is {0, 0, 0}; wanted {1, 128, 128}'),
             (dict(recipe=(1, 128)), 'recipe has 2 numbers; wanted 3'),
             (dict(recipe_a=(1, 128)), 'recipe_a and recipe_b'),
             (dict(recipe_b=(128, 128)), 'recipe_a and recipe_b'),
@@ -121,13 +126,84 @@ class Refusals(unittest.TestCase):
             __array_interface__ = dict(shape=(64, 128), typestr='<f4', version=3)
             dtype = np.dtype(F32)
 
-        self.refuses(lambda: deep_gemm.fp8_gemm_nt(a, b, Broken()), TypeError, 'no pointer')
+        self.refuses(lambda: deep_gemm.fp8_gemm_nt(a, b, Broken()), TypeError, "['data'] is None; wanted")
 
         class Nameless:
             __array_interface__ = dict(shape=(64, 128), typestr='<f4', version=3, data=(0, False))
             dtype = 'f'
 
-        self.refuses(lambda: deep_gemm.fp8_gemm_nt(a, b, Nameless()), AttributeError, 'name')
+        self.refuses(
+            lambda: deep_gemm.fp8_gemm_nt(a, b, Nameless()), TypeError, "its dtype is 'f'; wanted one with a name"
+        )
+
+    def test_absurd_interfaces(self):
+        whole = dict(shape=(64, 128), typestr='<V2', version=3, data=(self.d.ctypes.data, False))
+
+        def call(interface, dtype=self.d.dtype):
+            x = type('Array', (), {'__array_interface__': interface, 'dtype': dtype})()
+            return lambda: deep_gemm.fp8_gemm_nt(*self.p.args(), x)
+
+        for interface in (None, 5, [whole]):
+            self.refuses(call(interface), TypeError, "argument 'd': its __array_interface__ is", 'wanted a dict')
+        for key, values in {
+            'shape': (None, 5, 'ab', [64, 128], ('64', 128), (64.0, 128), (None, 128)),
+            'strides': (5, 'ab', [256, 2], ('256', 2), (2.0, 2), (2,), (2, 2, 2)),
+            'data': (None, 5, (), (1, 2, 3), ('x', False), (None, False)),
+        }.items():
+            for value in values:
+                with self.subTest(key=key, value=value):
+                    self.refuses(
+                        call({**whole, key: value}), TypeError, f"argument 'd': its __array_interface__['{key}']"
+                    )
+        for key, value, words in (
+            ('shape', (1 << 70, 128), 'd is [9223372036854775807, 128]'),
+            ('shape', (-(1 << 70), 128), 'd has the size -9223372036854775808'),
+            ('shape', (1 << 62, 1 << 62), 'beyond what can be addressed'),
+            ('strides', (1 << 70, 2), 'd has a stride of 9223372036854775807 bytes'),
+            ('strides', (-256, 2), 'd has the stride -128'),
+            ('data', (1 << 70, False), 'd lies at 1180591620717411303424, which is no address'),
+            ('data', (-2, False), 'd lies at -2, which is no address'),
+            ('mask', np.ones((64, 128), bool), 'd has a mask'),
+        ):
+            with self.subTest(key=key, value=value):
+                self.refuses(call({**whole, key: value}), RuntimeError, words)
+        deep_gemm.fp8_gemm_nt(*self.p.args(), self.p.out())
+        call({**whole, 'mask': None, 'strides': None})()
+        self.assertLess(error_of(self.d, self.p.want()), 5e-6)
+
+    def test_own_exceptions(self):
+        """What an object's method raises for a reason of its own comes through."""
+
+        class Raising:
+            def __index__(self):
+                raise KeyError('own')
+
+        self.refuses(lambda: deep_gemm.fp8_gemm_nt(*self.p.args(), self.d, recipe=(1, Raising(), 128)), KeyError, 'own')
+
+    def test_masked_arrays(self):
+        masked = np.ma.masked_array(self.d, mask=True)
+        self.refuses(
+            lambda: deep_gemm.fp8_gemm_nt(*self.p.args(), masked),
+            TypeError,
+            "argument 'd' must be a tensor, not Masked",
+        )
+
+    def test_absurd_integers(self):
+        huge = 1 << 70
+        x, q, sf = self.p.sfa, self.p.a, self.p.sfa
+        for call, words in (
+            (lambda: deep_gemm.set_num_sms(huge), 'NUM_SMS is 9223372036854775807'),
+            (lambda: deep_gemm.set_num_sms(-huge), 'NUM_SMS is -9223372036854775808'),
+            (lambda: deep_gemm.set_tc_util(huge), 'TC_UTIL is'),
+            (lambda: deep_gemm.device_info(huge), 'dg_device_query'),
+            (lambda: deep_gemm.quantize_fp8(x, q, sf, huge, 1), 'gran_mn x gran_k is 2147483647 x 1'),
+            (lambda: deep_gemm.quantize_fp8(x, q, sf, 0, 128), 'gran_mn x gran_k is 0 x 128; wanted 1 or more'),
+            (lambda: deep_gemm.quantize_fp8(x, q, sf, 1, -128), 'gran_mn x gran_k is 1 x -128; wanted 1 or more'),
+        ):
+            self.refuses(call, RuntimeError, words)
+        self.refuses(
+            lambda: deep_gemm.device_info('x'), TypeError, "device_info() argument 'device' must be an integer"
+        )
 
     def test_memory_that_the_interface_keeps(self):
         """What __array_interface__ returns may be all that refers to the memory."""
