@@ -24,6 +24,13 @@ static const struct {
     /* What B's partial blocks and long K do to the scales. */
     {SELFTEST_NORMAL, "gemm fp8 m=70 n=200 k={2048|7168|16384}"},
     {SELFTEST_NORMAL, "gemm fp8 m={1|200} n={2112|5000} k={1536|4000}"},
+    /* Few rows: tiles of 8 to 128 of them, K split or not, one or two blocks on an SM. */
+    {SELFTEST_QUICK, "gemm fp8 m={1|40} n=136 k={1100|2176} out={bf16|fp32} c={none|d}"},
+    {SELFTEST_NORMAL, "gemm fp8 m={1|20|30|48|64|100} n={64|200|1100|1536|3072} k={640|3000|7168}"},
+    {SELFTEST_NORMAL, "gemm fp8 m={3|33|90} n={577|2048} k={1000|7168} out={bf16|fp16|fp32} c={separate|d}"},
+    {SELFTEST_NORMAL, "gemm fp8 m={2|17|80} n=576 k={640|7168} {sfa=ue8m0|sfb=ue8m0|sfa=ue8m0 sfb=ue8m0} "
+                      "sfa_layout={mn|row|strided}"},
+    {SELFTEST_NORMAL, "gemm fp8 m={5|50} n={72|200} k={512|4096} batch=6 num_sms={0|50}"},
     /* D's types and strides; C. */
     {SELFTEST_QUICK, "gemm fp8 m=129 n=200 k=384 out={fp16|fp32}"},
     {SELFTEST_QUICK, "gemm fp8 m=70 n=136 k=256 out={bf16|fp32} ldd={+1|+3|+8|+16}"},

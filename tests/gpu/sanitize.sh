@@ -9,7 +9,9 @@ if [ -z "$tool" ]; then
 fi
 code=0
 for check in memcheck racecheck; do
-    echo "compute-sanitizer --tool $check"
-    "$tool" --tool "$check" --error-exitcode 9 "$program" selftest --device cuda --quick --filter "m=129" || code=1
+    for rows in 129 40; do # either kernel's tiles
+        echo "compute-sanitizer --tool $check, cases with m=$rows"
+        "$tool" --tool "$check" --error-exitcode 9 "$program" selftest --device cuda --quick --filter "m=$rows" || code=1
+    done
 done
 exit $code
