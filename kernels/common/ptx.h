@@ -73,6 +73,12 @@ DEVICE_FN void named_barrier(uint32_t id, uint32_t threads)
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+/* The same for whole warps that need not wait for the others, only the others for them. */
+DEVICE_FN void named_barrier_arrive(uint32_t id, uint32_t threads)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 /* "barrier.cluster": all threads of the cluster meet; writes to shared memory before it are visible after it. */
 DEVICE_FN void cluster_barrier(void)
 {

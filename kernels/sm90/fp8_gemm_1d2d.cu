@@ -47,6 +47,7 @@
 #define CLUSTER (CLUSTER_M * CLUSTER_N)
 #define MATH_THREADS (WARPGROUPS * 128)
 #define THREADS (MATH_THREADS + 128)
+#define BARRIERS_MADE 8                     /* a named barrier; warpgroup i has number 1 + i */
 #define WAVES (BLOCK_M / (64 * WARPGROUPS)) /* 64-row slices per math warpgroup */
 #define D_BYTES (D_TYPE == TYPE_FLOAT32 ? 4 : 2)
 
@@ -61,8 +62,9 @@
 /* Stages whose scales are being copied while older ones are reported full. */
 #define IN_FLIGHT (STAGES / 2)
 
-/* N tiles start at multiples of BLOCK_N, so relative to the 128-blocks of B's scales at multiples of SPLIT_STEP. */
-#define SPLIT_STEP ((BLOCK_N & -BLOCK_N) < 128 ? (BLOCK_N & -BLOCK_N) : 128)
+/* N tiles start at multiples of BLOCK_N, so they meet the edges of B's 128-blocks in multiples of SPLIT_STEP columns,
+   and not at all if BLOCK_N divides 128. */
+#define SPLIT_STEP (128 % BLOCK_N == 0 || BLOCK_N % 128 == 0 ? 128 : BLOCK_N & -BLOCK_N)
 
 struct smem {
     uint8_t a[STAGES][BLOCK_M * GROUP];
@@ -378,33 +380,42 @@ DEVICE_FN void consume(struct smem *s, const struct gemm_1d2d_args *args, uint32
 
 /* ---- Entry --------------------------------------------------------------------------------------------------- */
 
-DEVICE_FN void set_up(struct smem *s, const struct gemm_1d2d_args *args)
+DEVICE_FN void make_barriers(struct smem *s, const struct gemm_1d2d_args *args)
 {
-    if (thread_index() == 0) {
-        tma_prefetch_map(&args->a);
-        tma_prefetch_map(&args->b);
-        if (TMA_STORE)
-            tma_prefetch_map(&args->d);
-        if (SFA_TMA)
-            tma_prefetch_map(&args->scales);
-        for (int i = 0; i < STAGES; ++i) {
-            mbarrier_init(&s->full[i], 2);
-            mbarrier_init(&s->empty[i], CLUSTER * WARPGROUPS * 4);
-        }
-        mbarrier_init_fence();
+    tma_prefetch_map(&args->a);
+    tma_prefetch_map(&args->b);
+    if (SFA_TMA)
+        tma_prefetch_map(&args->scales);
+    if (TMA_STORE)
+        tma_prefetch_map(&args->d);
+    for (int i = 0; i < STAGES; ++i) {
+        mbarrier_init(&s->full[i], 2);
+        mbarrier_init(&s->empty[i], CLUSTER * WARPGROUPS * 4);
     }
+    mbarrier_init_fence();
+}
+
+/* The loading warp makes the barriers itself and, alone in its cluster, goes on at once: the first bytes take a
+   microsecond to come. */
+DEVICE_FN void set_up(struct smem *s, const struct gemm_1d2d_args *args, uint32_t warp)
+{
+    const int loading = warp == WARPGROUPS * 4;
+    if (loading && lane_index() == 0)
+        make_barriers(s, args);
     warp_barrier();
     if (CLUSTER > 1)
         cluster_barrier();
+    else if (loading)
+        named_barrier_arrive(BARRIERS_MADE, THREADS);
     else
-        block_barrier();
+        named_barrier(BARRIERS_MADE, THREADS);
 }
 
 KERNEL(sm90_fp8_gemm_1d2d, THREADS, struct gemm_1d2d_args)
 {
     struct smem *s = (struct smem *)dynamic_smem();
     const uint32_t warp = warp_index(), warpgroup = warp / 4;
-    set_up(s, &args);
+    set_up(s, &args, warp);
     grid_dependency_wait(); /* nothing before this line reads or writes what another kernel may write */
     if (warpgroup == WARPGROUPS) {
         if (WARPGROUPS > 1)

@@ -15,7 +15,7 @@
  *   make few tiles. Each block sums its share of K; then every block adds up a part of the tile from all of them,
  *   reading their shared memory, always in the order of the blocks: the bits repeat.
  *
- * Roles. WARPGROUPS math warpgroups own 64 rows of weights each and all BLOCK_M tokens; one more warp keeps a ring of
+ * Roles. One math warpgroup owns 64 rows of weights and all BLOCK_M tokens of a tile; one more warp keeps a ring of
  * STAGES stages full with TMA, and one copies scales into it (cp.async). A stage holds STEP groups of 128 k: the tensor
  * core works on the later ones while the first is promoted.
  *
@@ -27,9 +27,9 @@
  */
 #include "config.h"
 
-#if !defined(BLOCK_M) || !defined(WARPGROUPS) || !defined(STEP) || !defined(STAGES) || !defined(SPLITS) ||             \
-    !defined(BLOCKS_PER_SM) || !defined(D_TYPE) || !defined(HAS_C) || !defined(SFA_TMA) || !defined(SFA_PACKED) ||     \
-    !defined(SFB_PACKED) || !defined(D_VECTOR) || !defined(SMEM_BYTES)
+#if !defined(BLOCK_M) || !defined(STEP) || !defined(STAGES) || !defined(SPLITS) || !defined(BLOCKS_PER_SM) ||          \
+    !defined(D_TYPE) || !defined(HAS_C) || !defined(SFA_TMA) || !defined(SFA_PACKED) || !defined(SFB_PACKED) ||        \
+    !defined(D_VECTOR) || !defined(SMEM_BYTES)
 #error "config.h is incomplete"
 #endif
 
@@ -41,9 +41,13 @@
 #include "wgmma.h"
 
 #define GROUP SCALE_GROUP
-#define BLOCK_N (WARPGROUPS * 64) /* divides 128: a tile lies in one 128-block of B's scales */
-#define MATH_WARPS (WARPGROUPS * 4)
+#define BLOCK_N 64 /* divides 128: a tile lies in one 128-block of B's scales */
+#define MATH_WARPS 4
 #define THREADS (MATH_WARPS * 32 + 64)
+
+/* Named barriers. */
+#define MATH_MEETS 1
+#define BARRIERS_MADE 2
 
 #define WGMMA_NAME_(n) wgmma_m64n##n##k32_e4m3
 #define WGMMA_NAME(n) WGMMA_NAME_(n)
@@ -55,13 +59,13 @@
 /* TMA wants every box to start at a multiple of 128 bytes. */
 #define SFA_WORDS ((STEP * BLOCK_M + 31) / 32 * 32)
 
-/* A token's sums of one warpgroup; the four more keep the banks apart when fragments are written. */
-#define PITCH (64 + 4)
+/* A token's sums; the four more keep the banks apart when fragments are written. */
+#define PITCH (BLOCK_N + 4)
 
 struct smem {
     uint8_t b[STAGES][STEP * BLOCK_N * GROUP];
     uint8_t a[STAGES][STEP * BLOCK_M * GROUP];
-    float sums[WARPGROUPS][BLOCK_M * PITCH];
+    float sums[BLOCK_M * PITCH];
     uint32_t sfa[STAGES][SFA_WORDS]; /* as they came: the bits of a float, or a word of four UE8M0 */
     uint64_t full[STAGES], empty[STAGES];
     uint32_t sfb[STAGES][STEP];
@@ -138,34 +142,19 @@ DEVICE_FN void load_stage(struct smem *s, const struct gemm_skinny_args *args, c
                  tile->batch);
 }
 
-/* The first stages, which nobody has to empty, before anything else: the first bytes take a microsecond to come. */
-DEVICE_FN struct ring fill_ring(struct smem *s, const struct gemm_skinny_args *args)
+DEVICE_FN void produce_operands(struct smem *s, const struct gemm_skinny_args *args)
 {
     const struct steps own = own_steps(args);
-    const struct tile tile = tile_at(args, (int32_t)(block_index() / SPLITS));
     struct ring ring = ring_begin();
-#pragma unroll 1
-    for (int32_t step = own.begin; step < own.end && ring.phase == 0; ++step) {
-        load_stage(s, args, &tile, ring.stage, step);
-        ring_advance(&ring, STAGES);
-    }
-    return ring;
-}
-
-DEVICE_FN void produce_operands(struct smem *s, const struct gemm_skinny_args *args, struct ring ring)
-{
-    const struct steps own = own_steps(args);
-    int32_t step = own.begin + (int32_t)(ring.phase ? STAGES : ring.stage); /* the ring has been filled so far */
     FOR_EACH_TILE(args, index)
     {
         const struct tile tile = tile_at(args, index);
 #pragma unroll 1
-        for (; step < own.end; ++step) {
+        for (int32_t step = own.begin; step < own.end; ++step) {
             mbarrier_wait(&s->empty[ring.stage], ring.phase ^ 1);
             load_stage(s, args, &tile, ring.stage, step);
             ring_advance(&ring, STAGES);
         }
-        step = own.begin;
     }
 }
 
@@ -292,10 +281,10 @@ DEVICE_FN void release_stage(uint64_t *empty)
 
 /* All steps of this block's share of one tile. */
 DEVICE_FN void accumulate_tile(struct smem *s, const struct gemm_skinny_args *args, const struct tile *tile,
-                               uint32_t warpgroup, struct ring *ring, float *acc, float (*partial)[BLOCK_M / 2])
+                               struct ring *ring, float *acc, float (*partial)[BLOCK_M / 2])
 {
     const struct steps own = own_steps(args);
-    const uint32_t weights = wgmma_tile(s->b[0] + warpgroup * 64 * GROUP), tokens = wgmma_tile(s->a[0]);
+    const uint32_t weights = wgmma_tile(s->b[0]), tokens = wgmma_tile(s->a[0]);
 #pragma unroll
     for (int i = 0; i < BLOCK_M / 2; ++i)
         acc[i] = 0.0f;
@@ -322,7 +311,7 @@ DEVICE_FN void accumulate_tile(struct smem *s, const struct gemm_skinny_args *ar
 /* A thread has rows of weights `row` and row + 8, and of each of its tokens' pairs the one and the next. */
 DEVICE_FN void write_sums(float *sums, const float *acc)
 {
-    const uint32_t row = thread_index() / 32 % 4 * 16 + lane_index() / 4, token = lane_index() % 4 * 2;
+    const uint32_t row = thread_index() / 32 * 16 + lane_index() / 4, token = lane_index() % 4 * 2;
 #pragma unroll
     for (int i = 0; i < BLOCK_M / 2; ++i)
         store_smem_f32(sums + (i / 4 * 8 + token + i % 2) * PITCH + row + i / 2 % 2 * 8, acc[i]);
@@ -371,31 +360,30 @@ DEVICE_FN void store_four(const struct gemm_skinny_args *args, int32_t batch, in
             d[i] = float_to_d(x[i]);
 }
 
-/* The warpgroup's 64 columns of all rows, four at a time: by its threads in all blocks of the cluster. */
-DEVICE_FN void store_tile(const struct smem *s, const struct gemm_skinny_args *args, const struct tile *tile,
-                          uint32_t warpgroup)
+/* Four columns at a time: by the math threads of all blocks of the cluster. */
+DEVICE_FN void store_tile(const struct smem *s, const struct gemm_skinny_args *args, const struct tile *tile)
 {
     const int32_t rank = split_rank(), left = args->m - tile->row;
-    const int32_t fours = (left < BLOCK_M ? left : BLOCK_M) * 16, col0 = tile->col + (int32_t)warpgroup * 64;
+    const int32_t fours = (left < BLOCK_M ? left : BLOCK_M) * (BLOCK_N / 4);
 #pragma unroll 1
-    for (int32_t i = rank * 128 + (int32_t)(thread_index() % 128); i < fours; i += SPLITS * 128) {
-        const int32_t token = i / 16, col = i % 16 * 4;
+    for (int32_t i = rank * 128 + (int32_t)thread_index(); i < fours; i += SPLITS * 128) {
+        const int32_t token = i / (BLOCK_N / 4), col = i % (BLOCK_N / 4) * 4;
         float x[4];
-        read_sums(&s->sums[warpgroup][token * PITCH + col], x);
-        store_four(args, tile->batch, tile->row + token, col0 + col, x);
+        read_sums(&s->sums[token * PITCH + col], x);
+        store_four(args, tile->batch, tile->row + token, tile->col + col, x);
     }
 }
 
-/* All shares of the tile's sums are there; or, unsplit, the warpgroup's. */
-DEVICE_FN void sums_are_written(uint32_t warpgroup)
+/* All shares of the tile's sums are there. */
+DEVICE_FN void sums_are_written(void)
 {
     if (SPLITS > 1)
         cluster_barrier();
     else
-        named_barrier(1 + warpgroup, 128);
+        named_barrier(MATH_MEETS, MATH_WARPS * 32);
 }
 
-DEVICE_FN void consume(struct smem *s, const struct gemm_skinny_args *args, uint32_t warpgroup)
+DEVICE_FN void consume(struct smem *s, const struct gemm_skinny_args *args)
 {
     float acc[BLOCK_M / 2], partial[STEP][BLOCK_M / 2];
     struct ring ring = ring_begin();
@@ -405,68 +393,56 @@ DEVICE_FN void consume(struct smem *s, const struct gemm_skinny_args *args, uint
     FOR_EACH_TILE(args, index)
     {
         const struct tile tile = tile_at(args, index);
-        accumulate_tile(s, args, &tile, warpgroup, &ring, acc, partial);
-        write_sums(s->sums[warpgroup], acc);
-        sums_are_written(warpgroup);
-        store_tile(s, args, &tile, warpgroup);
+        accumulate_tile(s, args, &tile, &ring, acc, partial);
+        write_sums(s->sums, acc);
+        sums_are_written();
+        store_tile(s, args, &tile);
         if (SPLITS == 1)
-            named_barrier(1 + warpgroup, 128); /* they have been read, and may be overwritten */
+            named_barrier(MATH_MEETS, MATH_WARPS * 32); /* they have been read, and may be overwritten */
     }
 }
 
 /* ---- Entry --------------------------------------------------------------------------------------------------- */
 
-DEVICE_FN void init_full(struct smem *s, const struct gemm_skinny_args *args)
+DEVICE_FN void make_barriers(struct smem *s, const struct gemm_skinny_args *args)
 {
     tma_prefetch_map(&args->b);
     tma_prefetch_map(&args->a);
     if (SFA_TMA)
         tma_prefetch_map(&args->scales);
-    for (int i = 0; i < STAGES; ++i)
+    for (int i = 0; i < STAGES; ++i) {
         mbarrier_init(&s->full[i], 2);
-    mbarrier_init_fence();
-}
-
-DEVICE_FN void init_empty(struct smem *s)
-{
-    for (int i = 0; i < STAGES; ++i)
         mbarrier_init(&s->empty[i], MATH_WARPS);
+    }
     mbarrier_init_fence();
 }
 
-DEVICE_FN void load_operands(struct smem *s, const struct gemm_skinny_args *args)
+/* The loading warp makes the barriers itself and goes on at once: the first bytes take a microsecond to come. */
+DEVICE_FN void set_up(struct smem *s, const struct gemm_skinny_args *args, uint32_t warp)
 {
-    struct ring ring = ring_begin();
-    if (lane_index() == 0) {
-        init_full(s, args);
-        grid_dependency_wait();
-        ring = fill_ring(s, args);
+    if (warp == MATH_WARPS) {
+        if (lane_index() == 0)
+            make_barriers(s, args);
+        warp_barrier();
+        named_barrier_arrive(BARRIERS_MADE, THREADS);
+    } else {
+        named_barrier(BARRIERS_MADE, THREADS);
     }
-    warp_barrier();
-    block_barrier();
-    if (lane_index() == 0) {
-        produce_operands(s, args, ring);
-        grid_dependency_launch(); /* the last loads are on their way: the next kernel may come */
-    }
-    warp_barrier();
 }
 
-/* At the block's barrier all mbarriers are there, and load_operands has waited for the kernel before: for all. */
 KERNEL_BLOCKS(sm90_fp8_gemm_skinny, THREADS, BLOCKS_PER_SM, struct gemm_skinny_args)
 {
     struct smem *s = (struct smem *)dynamic_smem();
     const uint32_t warp = warp_index();
-    if (warp == MATH_WARPS) {
-        load_operands(s, &args);
-    } else {
-        if (thread_index() == 0)
-            init_empty(s);
-        warp_barrier();
-        block_barrier();
-        if (warp < MATH_WARPS)
-            consume(s, &args, warp / 4);
-        else
-            produce_scales(s, &args);
+    set_up(s, &args, warp);
+    grid_dependency_wait(); /* nothing before this line reads or writes what another kernel may write */
+    if (warp < MATH_WARPS) {
+        consume(s, &args);
+    } else if (warp > MATH_WARPS) {
+        produce_scales(s, &args);
+    } else if (lane_index() == 0) {
+        produce_operands(s, &args);
+        grid_dependency_launch(); /* the last loads are on their way: the next kernel may come */
     }
     if (SPLITS > 1) {
         warp_barrier();

@@ -23,6 +23,8 @@ static struct text refusal(const struct gemm_problem *p, const struct gemm_terms
                  (int)terms->device->smem_bytes_per_block);
     if (out.s[0])
         return out;
+    if (p->m <= GEMM_SKINNY_ALWAYS)
+        return out;
     gemm_1d2d_choose(p, terms->device, terms->num_sms, &other);
     if (other.cycles < skinny.cycles)
         snprintf(out.s, sizeof out.s, "%.1f us are expected, and %.1f of sm90_fp8_gemm_1d2d", skinny.cycles / 1700,
@@ -33,7 +35,7 @@ static struct text refusal(const struct gemm_problem *p, const struct gemm_terms
 void gemm_skinny_shape(struct gemm_plan *plan)
 {
     plan->grid = (uint32_t)plan->skinny.grid;
-    plan->threads = (uint32_t)plan->skinny.threads;
+    plan->threads = GEMM_SKINNY_THREADS;
     plan->cluster = (uint32_t)plan->skinny.config.splits;
     plan->smem_bytes = plan->skinny.config.smem_bytes;
 }
@@ -72,7 +74,7 @@ static dg_status bind(const struct gemm_problem *p, const struct gemm_plan *plan
     struct gemm_skinny_args *out = &args->skinny;
     memset(out, 0, sizeof *out);
     CHECK(tensormap_encode(driver, &out->a, &p->a, s->a_box_rows, SCALE_GROUP, SCALE_GROUP));
-    CHECK(tensormap_encode(driver, &out->b, &p->b, c->warpgroups * 64, SCALE_GROUP, SCALE_GROUP));
+    CHECK(tensormap_encode(driver, &out->b, &p->b, GEMM_SKINNY_BLOCK_N, SCALE_GROUP, SCALE_GROUP));
     if (c->sfa_tma) {
         const struct matrix columns = gemm_1d2d_scale_columns(p);
         CHECK(tensormap_encode(driver, &out->scales, &columns, c->sfa_packed ? 1 : c->step, c->block_m, 0));

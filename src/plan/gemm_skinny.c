@@ -8,9 +8,7 @@ const struct config_field gemm_skinny_fields[] = {GEMM_SKINNY_CONFIG(CONFIG_NAME
 const size_t gemm_skinny_field_count = sizeof gemm_skinny_fields / sizeof *gemm_skinny_fields;
 
 enum {
-    WARPGROUP = 128,
-    PRODUCERS = 64,   /* threads: a warp for operands, one for scales */
-    ROWS = 64,        /* of weights for each warpgroup: the M of every wgmma */
+    ROWS = GEMM_SKINNY_BLOCK_N,
     PITCH = ROWS + 4, /* floats of a token's sums in shared memory */
     MAX_BLOCK_M = 128,
     LEAST_STAGES = 2,
@@ -23,14 +21,9 @@ enum {
 
 /* ---- One configuration --------------------------------------------------------------------------------------- */
 
-static int32_t threads_of(const struct gemm_skinny_tile *t)
-{
-    return t->warpgroups * WARPGROUP + PRODUCERS;
-}
-
 static bool registers_suffice(const struct gemm_skinny_tile *t)
 {
-    const int32_t there = SM_REGISTERS / (threads_of(t) * t->blocks_per_sm) / 8 * 8;
+    const int32_t there = SM_REGISTERS / (GEMM_SKINNY_THREADS * t->blocks_per_sm) / 8 * 8;
     const int32_t wanted = t->block_m / 2 * (1 + t->step) + OTHER_REGISTERS;
     return wanted <= (there < 255 ? there : 255);
 }
@@ -38,10 +31,10 @@ static bool registers_suffice(const struct gemm_skinny_tile *t)
 /* Mirrors struct smem of the kernel, which checks the sum (static_assert on SMEM_BYTES). */
 static int32_t smem_bytes(const struct gemm_skinny_config *c, int32_t stages)
 {
-    int32_t stage = c->step * (c->block_m + c->warpgroups * ROWS) * SCALE_GROUP; /* operands */
-    stage += (int32_t)round_up(c->step * c->block_m * 4, 128) + c->step * 4;     /* scales */
-    stage += 2 * 8;                                                              /* barriers */
-    return (int32_t)round_up(stages * stage + c->warpgroups * c->block_m * PITCH * 4, 128);
+    int32_t stage = c->step * (c->block_m + ROWS) * SCALE_GROUP;             /* operands */
+    stage += (int32_t)round_up(c->step * c->block_m * 4, 128) + c->step * 4; /* scales */
+    stage += 2 * 8;                                                          /* barriers */
+    return (int32_t)round_up(stages * stage + c->block_m * PITCH * 4, 128);
 }
 
 /* As many stages as fit, up to half of the steps that a block takes: more were measured to come later, not sooner. */
@@ -68,7 +61,6 @@ static void fill_config(const struct gemm_problem *p, const struct gemm_skinny_t
     const struct matrix scale_columns = gemm_1d2d_scale_columns(p);
     *c = (struct gemm_skinny_config){
         .block_m = t->block_m,
-        .warpgroups = t->warpgroups,
         .step = t->step,
         .splits = t->splits,
         .blocks_per_sm = t->blocks_per_sm,
@@ -87,7 +79,7 @@ static bool fill_grid(const struct gemm_problem *p, int32_t num_sms, struct gemm
     const struct gemm_skinny_config *c = &plan->config;
     const int64_t slots = (int64_t)num_sms * c->blocks_per_sm;
     plan->m_tiles = (int32_t)ceil_div(p->m, c->block_m);
-    plan->n_tiles = (int32_t)ceil_div(p->n, c->warpgroups * ROWS);
+    plan->n_tiles = (int32_t)ceil_div(p->n, ROWS);
     plan->tiles = (int32_t)p->batch * plan->m_tiles * plan->n_tiles;
     if (c->splits > 1 && (int64_t)plan->tiles * c->splits > slots)
         return false;
@@ -105,7 +97,7 @@ bool gemm_skinny_plan_tile(const struct gemm_problem *p, const dg_device_info *d
         return false;
     if (tile->blocks_per_sm > 1 && num_sms < device->num_sms)
         return false; /* whoever spares SMs for others wants one block on each of the rest */
-    *plan = (struct gemm_skinny_plan){.threads = threads_of(tile)};
+    *plan = (struct gemm_skinny_plan){0};
     struct gemm_skinny_config *c = &plan->config;
     fill_config(p, tile, c);
     int32_t limit = SM_BYTES / tile->blocks_per_sm - RESERVED;
@@ -117,7 +109,7 @@ bool gemm_skinny_plan_tile(const struct gemm_problem *p, const dg_device_info *d
     if (!fit_stages(c, limit, in_a_row * (int32_t)ceil_div(steps, c->splits)))
         return false;
     plan->a_box_rows = (int32_t)min_i64(c->block_m, p->m);
-    plan->load_bytes = c->step * (plan->a_box_rows + c->warpgroups * ROWS) * SCALE_GROUP;
+    plan->load_bytes = c->step * (plan->a_box_rows + ROWS) * SCALE_GROUP;
     if (c->sfa_tma)
         plan->load_bytes += c->block_m * 4 * (c->sfa_packed ? 1 : c->step);
     plan->cycles = predict(p, plan, num_sms);
@@ -128,33 +120,31 @@ bool gemm_skinny_plan_tile(const struct gemm_problem *p, const dg_device_info *d
 
 /*
  * Cycles at 1.7 GHz, fitted to 5,700 measurements on an H200 (100 shapes times all tiles; bench/LOG.md): the tile that
- * it chooses is 2.0 % slower than the best of all at the mean, and 14 % at most.
+ * it chooses is 1.8 % slower than the best of all at the mean, and 11 % at most.
  */
 enum {
-    FILL = 2387,       /* launch, and the first loads */
-    FILL_BLOCK = 2203, /* what the blocks on one SM add to that */
-    MEET = 692,        /* of the blocks of a cluster, and 135 for each of them */
-    MEET_BLOCK = 135,
-    STEP_LEAST = 187, /* a step's latency: barrier, wgmma, promotion, barrier; and 44 for each K group */
-    STEP_GROUP = 44,
-    TILE = 285,    /* between tiles */
-    LATENCY = 1488 /* of memory: what is in flight limits what comes */
+    FILL = 1903,       /* launch, and the first loads */
+    FILL_BLOCK = 2931, /* what the blocks on one SM add to that */
+    MEET = 1050,       /* of the blocks of a cluster */
+    MEET_BLOCK = 240,  /* for each of them */
+    STEP_LEAST = 149,  /* a step's latency: barrier, wgmma, promotion, barrier */
+    STEP_GROUP = 124,  /* for each K group of the step */
+    TILE = 957,        /* between tiles */
+    LATENCY = 2200     /* of memory: what is in flight limits what comes */
 };
-static const double STEP_ROW = 0.62;    /* of a K group, for each row of A; */
-static const double STEP_SECOND = 1.68; /* and for a second warpgroup */
-static const double L2_BYTES = 82;      /* per cycle and SM */
-static const double HBM_BYTES = 2564;   /* per cycle */
-static const double TILE_ROW = 15.5;
-static const double REDUCE = 41; /* for each row and warpgroup whose sums come from other blocks */
-static const double BOTH = 0.6;  /* computing and loading overlap, but not wholly */
+static const double STEP_ROW = 0.38;  /* of a K group, for each row of A */
+static const double L2_BYTES = 74;    /* per cycle and SM */
+static const double HBM_BYTES = 2823; /* per cycle */
+static const double TILE_ROW = 15;    /* of a tile */
+static const double REDUCE = 11;      /* for each row whose sums come from other blocks */
+static const double BOTH = 0.43;      /* computing and loading overlap, but not wholly */
 
 /* One step in one block; `on_sm` blocks share what the L2 cache delivers to their SM. */
 static double step_cycles(const struct gemm_skinny_plan *plan, double on_sm)
 {
     const struct gemm_skinny_config *c = &plan->config;
-    const double row = STEP_ROW + STEP_SECOND * (c->warpgroups - 1);
-    const double math = STEP_LEAST + c->step * (STEP_GROUP + row * c->block_m);
-    const double l2 = on_sm * c->step * (plan->a_box_rows + c->warpgroups * ROWS) * SCALE_GROUP / L2_BYTES;
+    const double math = STEP_LEAST + c->step * (STEP_GROUP + STEP_ROW * c->block_m);
+    const double l2 = on_sm * c->step * (plan->a_box_rows + ROWS) * SCALE_GROUP / L2_BYTES;
     return math > l2 ? math : l2;
 }
 
@@ -167,26 +157,26 @@ static double predict(const struct gemm_problem *p, const struct gemm_skinny_pla
     const double spread = grid / num_sms, on_sm = spread > 1 ? spread : 1;
     const double compute = waves * (steps * step_cycles(plan, on_sm) + TILE + TILE_ROW * c->block_m);
 
-    const double in_flight = grid * c->stages * c->step * c->warpgroups * ROWS * SCALE_GROUP / LATENCY;
+    const double in_flight = grid * c->stages * c->step * ROWS * SCALE_GROUP / LATENCY;
     const double rate = in_flight < HBM_BYTES ? in_flight : HBM_BYTES;
     const double memory = (double)p->batch * (n * k + m * k + m * n * (double)dg_dtype_size(p->d.dtype)) / rate;
 
     double fixed = FILL + FILL_BLOCK * spread;
     if (c->splits > 1)
-        fixed += MEET + MEET_BLOCK * splits + REDUCE * c->block_m * c->warpgroups * (splits - 1) / splits;
+        fixed += MEET + MEET_BLOCK * splits + REDUCE * c->block_m * (splits - 1) / splits;
     return compute > memory ? fixed + compute + BOTH * memory : fixed + memory + BOTH * compute;
 }
 
 bool gemm_skinny_tile_at(int32_t index, struct gemm_skinny_tile *tile)
 {
-    static const int32_t block_ms[] = {8, 16, 24, 32, 48, 64, 96, 128}, splits[] = {1, 2, 3, 4, 5, 6, 7, 8};
-    const int32_t counts[] = {8, 2, 3, 8, 2};
-    int32_t digit[5];
-    for (int i = 0; i < 5; ++i) {
+    static const int32_t block_ms[] = {8, 16, 24, 32, 48, 64, 96, 128};
+    const int32_t counts[] = {8, 3, 8, 2};
+    int32_t digit[4];
+    for (int i = 0; i < 4; ++i) {
         digit[i] = index % counts[i];
         index /= counts[i];
     }
-    *tile = (struct gemm_skinny_tile){block_ms[digit[0]], 1 + digit[1], 1 << digit[2], splits[digit[3]], 1 + digit[4]};
+    *tile = (struct gemm_skinny_tile){block_ms[digit[0]], 1 << digit[1], 1 + digit[2], 1 + digit[3]};
     return index == 0;
 }
 

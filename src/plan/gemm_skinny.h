@@ -11,7 +11,6 @@
 /* What the kernel is compiled for. Shapes are not in it: one kernel serves all problems of a configuration. */
 #define GEMM_SKINNY_CONFIG(X)                                                                                          \
     X(block_m, BLOCK_M)             /* rows of A (tokens) per tile: a multiple of 8 */                                 \
-    X(warpgroups, WARPGROUPS)       /* that do the math, 64 rows of B (weights) each */                                \
     X(step, STEP)                   /* K groups of 128 in a stage: 1, 2 or 4 */                                        \
     X(stages, STAGES)               /* of the shared-memory ring */                                                    \
     X(splits, SPLITS)               /* shares of K, one for each block of a cluster */                                 \
@@ -34,7 +33,7 @@ extern const size_t gemm_skinny_field_count;
 struct gemm_skinny_plan {
     struct gemm_skinny_config config;
     int32_t m_tiles, n_tiles, tiles; /* the last of all batch entries */
-    int32_t grid, threads;
+    int32_t grid;
     int32_t a_box_rows; /* of one TMA load: rows beyond M are not loaded */
     int32_t load_bytes; /* that a stage receives by TMA */
     double cycles;      /* predicted, at 1.7 GHz */
@@ -42,10 +41,15 @@ struct gemm_skinny_plan {
 
 /* A choice of what a plan leaves open. */
 struct gemm_skinny_tile {
-    int32_t block_m, warpgroups, step, splits, blocks_per_sm;
+    int32_t block_m, step, splits, blocks_per_sm;
 };
 
-enum { GEMM_SKINNY_MOST_ROWS = 256 }; /* of A; with more, nothing is skinny */
+enum {
+    GEMM_SKINNY_BLOCK_N = 64,    /* rows of B (weights) per tile: the M of a wgmma */
+    GEMM_SKINNY_THREADS = 192,   /* a math warpgroup, a warp for operands, one for scales */
+    GEMM_SKINNY_ALWAYS = 48,     /* rows of A up to which sm90_fp8_gemm_1d2d was never seen faster */
+    GEMM_SKINNY_MOST_ROWS = 256, /* with more, nothing is skinny */
+};
 
 /* The plan of a given tile, or false when that does not exist for the problem (too much shared memory, say). */
 bool gemm_skinny_plan_tile(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms,

@@ -200,18 +200,18 @@ bool gemm_1d2d_plan_tile(const struct gemm_problem *p, const dg_device_info *dev
  * 9 % at most.
  */
 enum {
-    LEAST_GROUP = 229,  /* a step's latency: barrier, wgmma, promotion, barrier */
-    CLUSTER_GROUP = 35, /* what waiting for the other block costs a step */
-    SPLIT_GROUP = 113,  /* what two scales of B cost a step, with more than one math warpgroup */
-    FILL = 4760,        /* launch, and the first loads */
-    TILE = 116,         /* between tiles */
-    WGMMA_LEAST = 21    /* a wgmma reads 64 x 32 of A however few columns it has */
+    LEAST_GROUP = 318,  /* a step's latency: barrier, wgmma, promotion, barrier */
+    CLUSTER_GROUP = 67, /* what waiting for the other block costs a step */
+    SPLIT_GROUP = 163,  /* what two scales of B cost a step, with more than one math warpgroup */
+    FILL = 3640,        /* launch, and the first loads */
+    TILE = 174,         /* between tiles */
+    WGMMA_LEAST = 26    /* a wgmma reads 64 x 32 of A however few columns it has */
 };
-static const double L2_BYTES = 68;        /* per cycle and SM */
-static const double HBM_BYTES = 1956;     /* per cycle, with all SMs loading */
-static const double TILE_ELEMENT = 0.031; /* storing one element */
-static const double TRAFFIC = 0.033;      /* L2 traffic costs power even where it hides, and the clock, */
-static const double TRAFFIC_LONG = 0.61;  /* with products that take LONG or more */
+static const double L2_BYTES = 83;        /* per cycle and SM */
+static const double HBM_BYTES = 2070;     /* per cycle, with all SMs loading */
+static const double TILE_ELEMENT = 0.029; /* storing one element */
+static const double TRAFFIC = 0.085;      /* L2 traffic costs power even where it hides, and the clock, */
+static const double TRAFFIC_LONG = 0.6;   /* with products that take LONG or more */
 static const double LONG_PRODUCTS = 2.3e11;
 
 /* What promotion adds to a step's wgmmas: a fixed part, and one for each column. Three warpgroups hide it best. */
@@ -219,13 +219,13 @@ static double promotion_cycles(const struct gemm_1d2d_config *c)
 {
     switch (c->block_m) {
     case 64:
-        return 127 + 2.1 * c->block_n;
+        return 147 + 1.05 * c->block_n;
     case 128:
-        return 113 + 0.033 * c->block_n;
+        return 21 + 0.49 * c->block_n;
     case 192:
-        return 36 + 0.3 * c->block_n;
+        return 10 + 0.25 * c->block_n;
     default:
-        return 144 + 0.22 * c->block_n;
+        return 73 + 0.51 * c->block_n;
     }
 }
 
@@ -256,7 +256,7 @@ static double predict(const struct gemm_problem *p, const struct gemm_1d2d_plan 
     double bytes = (double)p->batch * ((m + n) * (double)p->k + m * n * element * (p->has_c ? 2 : 1));
     double share = plan->grid / 99.0; /* three quarters of the SMs reach full bandwidth */
     double memory = FILL + bytes / HBM_BYTES / (share < 1 ? share : 1);
-    return compute > memory ? compute + 0.05 * memory : memory + 0.03 * compute;
+    return compute > memory ? compute + 0.14 * memory : memory + 0.04 * compute;
 }
 
 void gemm_1d2d_choose(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms,

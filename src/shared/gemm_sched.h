@@ -31,13 +31,14 @@ SHARED_FN struct gemm_tile gemm_sched_tile(const struct gemm_sched *s, int32_t i
 {
     const int32_t across = s->strip_along_n ? s->n_tiles : s->m_tiles; /* the dimension that is cut into strips */
     const int32_t along = s->strip_along_n ? s->m_tiles : s->n_tiles;
-    const int32_t batch = index / (across * along);
+    /* Divisions are slow, and hold up a block's first load: not where it is clear what comes out. */
+    const int32_t batch = s->tiles == across * along ? 0 : index / (across * along);
     const int32_t in_batch = index - batch * (across * along);
-    const int32_t strip = in_batch / (s->strip * along);
+    const int32_t strip = s->strip >= across ? 0 : in_batch / (s->strip * along);
     const int32_t in_strip = in_batch - strip * (s->strip * along);
     const int32_t left = across - strip * s->strip;
     const int32_t height = left < s->strip ? left : s->strip; /* the last strip may be lower */
-    const int32_t step = in_strip / height;
+    const int32_t step = height == 1 ? in_strip : in_strip / height;
     const int32_t row = strip * s->strip + in_strip - step * height;
     struct gemm_tile tile;
     tile.batch = batch;

@@ -3,7 +3,7 @@
  *
  *   gemm 128x96 m=200 n=300 k=400 [batch=2] [cluster=2x1] [sms=7] [out=bf16|f16|f32] [c=other|d] [sfa=tma] [packed]
  *        [sfb=packed] [store=direct] [pdl] [hopper] [ints] [special]
- *   gemm skinny=16x2x1x4x1 m=... as above: rows of tokens, warpgroups, step, splits, blocks on an SM
+ *   gemm skinny=16x1x4x1 m=... as above: rows of tokens, step, splits, blocks on an SM
  *   gemm m=... as above, and [arch=80] [a=cols] [b=spread] [d=cols] ...: without a tile the library chooses
  *
  * The operands are random; `ints`: so small that every sum is exact, in any order and on any device; `special`: some
@@ -102,7 +102,7 @@ static bool is_split(const char *line)
 {
     const char *word = strstr(line, "skinny=");
     int splits;
-    return word && sscanf(word, "skinny=%*dx%*dx%*dx%dx", &splits) == 1 && splits > 1;
+    return word && sscanf(word, "skinny=%*dx%*dx%dx", &splits) == 1 && splits > 1;
 }
 
 static void prepare(const char *line)
@@ -158,10 +158,10 @@ static bool wanted_tile(const char *line, int32_t tile[4])
 static bool wanted_skinny(const char *line, struct gemm_skinny_tile *tile)
 {
     const char *word = strstr(line, "skinny=");
-    int n[5];
-    if (word == NULL || sscanf(word, "skinny=%dx%dx%dx%dx%d", &n[0], &n[1], &n[2], &n[3], &n[4]) != 5)
+    int n[4];
+    if (word == NULL || sscanf(word, "skinny=%dx%dx%dx%d", &n[0], &n[1], &n[2], &n[3]) != 4)
         return false;
-    *tile = (struct gemm_skinny_tile){n[0], n[1], n[2], n[3], n[4]};
+    *tile = (struct gemm_skinny_tile){n[0], n[1], n[2], n[3]};
     return true;
 }
 
@@ -223,7 +223,7 @@ static dg_status run(const char *line, bool on_device)
 }
 
 static const char *const words[] = {"[0-9]*x[0-9]*",
-                                    "skinny=[0-9]*x[12]x[124]x[1-8]x[12]",
+                                    "skinny=[0-9]*x[124]x[1-8]x[12]",
                                     "m=[0-9]*",
                                     "n=[0-9]*",
                                     "k=[0-9]*",

@@ -199,8 +199,15 @@ static void gather(struct gathering *g, struct warp *warp)
     for (uint32_t lane = 0; lane < LANES; ++lane)
         if (warp->alive >> lane & 1 && g->clock && !g->relaxed)
             emu_clock_join(block->cluster, g->clock, warp->threads[lane].clock);
-    g->warps[block->rank] |= 1u << warp->index;
     g->threads += (uint32_t)__builtin_popcount(warp->alive);
+}
+
+/* The warp stays until all have come. */
+static void gather_and_wait(struct gathering *g, struct warp *warp, enum waits waits, uint32_t detail)
+{
+    gather(g, warp);
+    g->warps[warp->block->rank] |= 1u << warp->index;
+    emu_warp_waits(warp, waits, detail);
 }
 
 /* All have come: they know what each of them knew, and go on. */
@@ -231,8 +238,7 @@ static bool block_complete(struct block *block)
 
 static bool arrive_at_block(struct warp *warp)
 {
-    gather(&warp->block->barrier, warp);
-    emu_warp_waits(warp, WAITS_BLOCK, 0);
+    gather_and_wait(&warp->block->barrier, warp, WAITS_BLOCK, 0);
     return block_complete(warp->block);
 }
 
@@ -244,30 +250,45 @@ void block_barrier(void)
 
 static bool arrive_at_named(struct warp *warp)
 {
-    const uint32_t id = warp->meeting.detail >> 16, wanted = warp->meeting.detail & 0xffff;
+    const uint32_t id = warp->meeting.detail >> 16 & 0xff, wanted = warp->meeting.detail & 0xffff;
+    const bool waits = warp->meeting.detail >> 24 == 0;
     struct gathering *g = &warp->block->named[id];
     if (g->threads > 0 && g->wanted != wanted)
         emu_wrong("named_barrier(%u, %u): those who are there already want %u threads", id, wanted, g->wanted);
     g->wanted = wanted;
-    gather(g, warp);
+    if (waits)
+        gather_and_wait(g, warp, WAITS_NAMED, id);
+    else
+        gather(g, warp);
     if (g->threads > wanted)
         emu_wrong("named_barrier(%u, %u): %u threads have come", id, wanted, g->threads);
-    emu_warp_waits(warp, WAITS_NAMED, id);
     if (g->threads < wanted)
-        return false;
+        return !waits;
     emu_trace(warp->block, "all %u threads are at the named barrier %u", wanted, id);
     let_go(g, warp->block->cluster);
     return true;
 }
 
-void named_barrier(uint32_t id, uint32_t threads)
+static void check_named(uint32_t id, uint32_t threads)
 {
-    ENTER();
     if (id == 0 || id >= HARDWARE_BARRIERS)
         emu_wrong("named_barrier(%u, %u): there are barriers 1 to 15, and block_barrier's", id, threads);
     if (threads == 0 || threads % LANES != 0 || threads > emu.threads)
         emu_wrong("named_barrier(%u, %u): whole warps of a block of %u threads are wanted", id, threads, emu.threads);
+}
+
+void named_barrier(uint32_t id, uint32_t threads)
+{
+    ENTER();
+    check_named(id, threads);
     emu_meet(MEET_NAMED, id << 16 | threads, arrive_at_named);
+}
+
+void named_barrier_arrive(uint32_t id, uint32_t threads)
+{
+    ENTER();
+    check_named(id, threads);
+    emu_meet(MEET_NAMED, 1u << 24 | id << 16 | threads, arrive_at_named);
 }
 
 static bool cluster_complete(struct cluster *cluster)
@@ -291,8 +312,7 @@ static bool arrive_at_cluster(struct warp *warp)
     g->relaxed = relaxed;
     for (uint32_t lane = 0; lane < LANES && !relaxed; ++lane)
         emu_remote_flush(&warp->threads[lane]);
-    gather(g, warp);
-    emu_warp_waits(warp, WAITS_CLUSTER, 0);
+    gather_and_wait(g, warp, WAITS_CLUSTER, 0);
     return cluster_complete(warp->block->cluster);
 }
 

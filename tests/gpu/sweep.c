@@ -6,7 +6,7 @@
  *
  * -k restricts the kernels: 1d2d, skinny, or choice, which is what the library would take.
  * -v adds a variant: another text for the kernel, which must be the only one; without -v the built-in text is.
- * -t restricts the tiles, BLOCK_MxBLOCK_N[cCLUSTER_MxCLUSTER_N] or sBLOCK_MxWARPGROUPSxSTEPxSPLITSxBLOCKS_PER_SM;
+ * -t restricts the tiles, BLOCK_MxBLOCK_N[cCLUSTER_MxCLUSTER_N] or sBLOCK_MxSTEPxSPLITSxBLOCKS_PER_SM;
  *    without it all that exist are timed.
  * CSV goes to stdout, one line per configuration. All configurations that sum in the same order, which is all but those
  * that split K differently, must give the same bits; one that does not is reported and fails the run.
@@ -127,7 +127,7 @@ static void add_tiles_1d2d(void)
         for (int n = 16; n <= 192; n += 16)
             for (int c = 0; c < 3; ++c)
                 tiles[tile_count++] =
-                    (struct tile){&gemm_row_sm90_fp8_gemm_1d2d, m, n, clusters[c][0], clusters[c][1], {0, 0, 0, 0, 0}};
+                    (struct tile){&gemm_row_sm90_fp8_gemm_1d2d, m, n, clusters[c][0], clusters[c][1], {0, 0, 0, 0}};
 }
 
 static void add_tiles_skinny(void)
@@ -145,7 +145,7 @@ static void add_all_tiles(void)
         else if (kernels[i])
             add_tiles_skinny();
         else
-            tiles[tile_count++] = (struct tile){NULL, 0, 0, 0, 0, {0, 0, 0, 0, 0}};
+            tiles[tile_count++] = (struct tile){NULL, 0, 0, 0, 0, {0, 0, 0, 0}};
 }
 
 static void *compile_some(void *variant)
@@ -272,8 +272,7 @@ static void print_notes(struct candidate *c, struct timer *timer)
     if (!timer_round(timer, run_candidate, c, 1, &us) ||
         dg_copy(host, DG_CPU, notes, 0, NOTE_BYTES, timer->stream) != DG_SUCCESS)
         die("notes");
-    const int warpgroups =
-        c->plan.row == &gemm_row_sm90_fp8_gemm_1d2d ? c->plan.sm90.config.warpgroups : c->plan.skinny.config.warpgroups;
+    const int warpgroups = c->plan.row == &gemm_row_sm90_fp8_gemm_1d2d ? c->plan.sm90.config.warpgroups : 1;
     int count = (int)c->plan.grid * warpgroups;
     for (int i = 0; i < count; ++i)
         for (int j = 0; j < NOTES; ++j)
@@ -391,9 +390,9 @@ static void add_kernel(const char *name)
 
 static void add_tile(const char *option)
 {
-    struct tile t = {&gemm_row_sm90_fp8_gemm_1d2d, 0, 0, 1, 1, {0, 0, 0, 0, 0}};
+    struct tile t = {&gemm_row_sm90_fp8_gemm_1d2d, 0, 0, 1, 1, {0, 0, 0, 0}};
     struct gemm_skinny_tile *s = &t.skinny;
-    if (sscanf(option, "s%dx%dx%dx%dx%d", &s->block_m, &s->warpgroups, &s->step, &s->splits, &s->blocks_per_sm) == 5)
+    if (sscanf(option, "s%dx%dx%dx%d", &s->block_m, &s->step, &s->splits, &s->blocks_per_sm) == 4)
         t.row = &gemm_row_sm90_fp8_gemm_skinny;
     else if (sscanf(option, "%dx%dc%dx%d", &t.block_m, &t.block_n, &t.cluster_m, &t.cluster_n) < 2)
         die("-t wants BLOCK_MxBLOCK_N[cCLUSTER_MxCLUSTER_N]");

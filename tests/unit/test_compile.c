@@ -111,7 +111,7 @@ static void add_skinny(const struct gemm_problem *p, const struct gemm_skinny_ti
     plan.row->spec(p, &plan, &job->spec);
     job->spec.request.arch = 90;
     job->spec.request.config = job->spec.config;
-    job->max_registers = 65536 / (plan.skinny.threads * tile->blocks_per_sm) / 8 * 8;
+    job->max_registers = 65536 / (GEMM_SKINNY_THREADS * tile->blocks_per_sm) / 8 * 8;
 }
 
 static void add_skinny_tiles(void)
@@ -159,9 +159,9 @@ static void add_skinny_variants(void)
 {
     for (int i = 0; i < 3 * 16; ++i) {
         struct gemm_problem p = problem_of(64, 2112, 7168, variant_of(i));
-        add_skinny(&p, &(struct gemm_skinny_tile){64, 1, 2, 4, 1});
-        add_skinny(&p, &(struct gemm_skinny_tile){128, 2, 1, 1, 1});
-        add_skinny(&p, &(struct gemm_skinny_tile){8, 2, 4, 3, 2});
+        add_skinny(&p, &(struct gemm_skinny_tile){64, 2, 4, 1});
+        add_skinny(&p, &(struct gemm_skinny_tile){128, 1, 1, 1});
+        add_skinny(&p, &(struct gemm_skinny_tile){8, 4, 3, 2});
     }
 }
 

@@ -146,12 +146,11 @@ TEST_ALONE(few_rows_launch_the_skinny_kernel)
     const struct gemm_skinny_args *k = (const struct gemm_skinny_args *)(const void *)l->args;
     EXPECT(strcmp(l->kernel, "sm90_fp8_gemm_skinny") == 0);
     EXPECT_INT(l->grid[0], plan.grid);
-    EXPECT_INT(l->block[0], plan.threads);
+    EXPECT_INT(l->block[0], 192);
     EXPECT_INT(l->smem_bytes, plan.config.smem_bytes);
     EXPECT_INT(l->cluster[0], plan.config.splits > 1 ? plan.config.splits : 0);
     expect_map(&k->a, &args.a, CU_TENSOR_MAP_DATA_TYPE_UINT8, 5, 128, CU_TENSOR_MAP_SWIZZLE_128B);
-    expect_map(&k->b, &args.b, CU_TENSOR_MAP_DATA_TYPE_UINT8, plan.config.warpgroups * 64, 128,
-               CU_TENSOR_MAP_SWIZZLE_128B);
+    expect_map(&k->b, &args.b, CU_TENSOR_MAP_DATA_TYPE_UINT8, 64, 128, CU_TENSOR_MAP_SWIZZLE_128B);
     dg_tensor columns = dg_transposed(args.sfa);
     expect_map(&k->scales, &columns, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, plan.config.step, plan.config.block_m,
                CU_TENSOR_MAP_SWIZZLE_NONE);

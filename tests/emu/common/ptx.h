@@ -46,6 +46,7 @@ EMU uint32_t cluster_rank(void);
 EMU void block_barrier(void);
 EMU void warp_barrier(void);
 EMU void named_barrier(uint32_t id, uint32_t threads);
+EMU void named_barrier_arrive(uint32_t id, uint32_t threads);
 EMU void cluster_barrier(void);
 EMU void cluster_barrier_relaxed(void);
 
