@@ -160,7 +160,7 @@ DEVICE_FN void produce_operands(struct smem *s, const struct gemm_skinny_args *a
 
 /* ---- Producer: scales ---------------------------------------------------------------------------------------- */
 
-/* Copy a step's scales into its stage; zeros for tokens, blocks and groups that do not exist. */
+/* Copy a step's scales into its stage; zeros for tokens and groups that do not exist. */
 DEVICE_FN void copy_scales(struct smem *s, const struct gemm_skinny_args *args, const struct tile *tile, uint32_t stage,
                            int32_t step)
 {
@@ -183,7 +183,7 @@ DEVICE_FN void copy_scales(struct smem *s, const struct gemm_skinny_args *args, 
         copy_async_4(&s->sfb[stage][lane],
                      (const uint32_t *)args->sfb.data + tile->batch * args->sfb.batch_stride +
                          block * args->sfb.row_stride + col * args->sfb.col_stride,
-                     block * GROUP < args->n && group < args->k_blocks);
+                     group < args->k_blocks);
     }
     copy_async_commit();
 }
@@ -254,6 +254,12 @@ DEVICE_FN void wait_for_products(int pending)
         WGMMA_WAIT(3);
 }
 
+/* The group, or the last one: beyond it the products are zero, but bytes of a packed word may be anything. */
+DEVICE_FN int32_t existing(const struct gemm_skinny_args *args, int32_t group)
+{
+    return group < args->k_blocks ? group : args->k_blocks - 1;
+}
+
 /* acc += (sfa * sfb) * partial, of group i of the stage; a thread has tokens 8 * j + 2 * (lane % 4) and the next. */
 DEVICE_FN void promote(float *acc, const float *partial, const struct smem *s, uint32_t stage, int i, int32_t group)
 {
@@ -299,7 +305,7 @@ DEVICE_FN void accumulate_tile(struct smem *s, const struct gemm_skinny_args *ar
         for (int i = 0; i < STEP; ++i) {
             wait_for_products(STEP - 1 - i);
             wgmma_pin(partial[i], BLOCK_M / 2);
-            promote(acc, partial[i], s, ring->stage, i, step * STEP + i);
+            promote(acc, partial[i], s, ring->stage, i, existing(args, step * STEP + i));
         }
         release_stage(&s->empty[ring->stage]);
         ring_advance(ring, STAGES);
@@ -369,6 +375,8 @@ DEVICE_FN void store_tile(const struct smem *s, const struct gemm_skinny_args *a
     for (int32_t i = rank * 128 + (int32_t)thread_index(); i < fours; i += SPLITS * 128) {
         const int32_t token = i / (BLOCK_N / 4), col = i % (BLOCK_N / 4) * 4;
         float x[4];
+        if (tile->col + col >= args->n)
+            continue;
         read_sums(&s->sums[token * PITCH + col], x);
         store_four(args, tile->batch, tile->row + token, tile->col + col, x);
     }
@@ -377,6 +385,7 @@ DEVICE_FN void store_tile(const struct smem *s, const struct gemm_skinny_args *a
 /* All shares of the tile's sums are there. */
 DEVICE_FN void sums_are_written(void)
 {
+    warp_barrier();
     if (SPLITS > 1)
         cluster_barrier();
     else
@@ -448,6 +457,6 @@ KERNEL_BLOCKS(sm90_fp8_gemm_skinny, THREADS, BLOCKS_PER_SM, struct gemm_skinny_a
         warp_barrier();
         if (warp >= MATH_WARPS)
             cluster_barrier();     /* sums_are_written */
-        cluster_barrier_relaxed(); /* no block leaves while another may still read its sums */
+        cluster_barrier_relaxed(); /* no block leaves while another may still read its sums: all have been used */
     }
 }

@@ -56,14 +56,11 @@ static bool vector_stores(const struct matrix *d)
     return (uintptr_t)d->data % bytes == 0 && d->row_stride % 4 == 0 && d->batch_stride % 4 == 0;
 }
 
-static void fill_config(const struct gemm_problem *p, const struct gemm_skinny_tile *t, struct gemm_skinny_config *c)
+/* What the problem decides. */
+static struct gemm_skinny_config config_of(const struct gemm_problem *p)
 {
     const struct matrix scale_columns = gemm_1d2d_scale_columns(p);
-    *c = (struct gemm_skinny_config){
-        .block_m = t->block_m,
-        .step = t->step,
-        .splits = t->splits,
-        .blocks_per_sm = t->blocks_per_sm,
+    return (struct gemm_skinny_config){
         .d_type = (int32_t)p->d.dtype,
         .has_c = p->has_c,
         .sfa_tma = tma_refusal("sfa", &scale_columns).s[0] == '\0',
@@ -73,14 +70,17 @@ static void fill_config(const struct gemm_problem *p, const struct gemm_skinny_t
     };
 }
 
-/* All blocks run at once when K is split, as a cluster does one tile. */
+/* Split, a cluster does one tile: there are no more blocks than might run at once. */
 static bool fill_grid(const struct gemm_problem *p, int32_t num_sms, struct gemm_skinny_plan *plan)
 {
     const struct gemm_skinny_config *c = &plan->config;
     const int64_t slots = (int64_t)num_sms * c->blocks_per_sm;
     plan->m_tiles = (int32_t)ceil_div(p->m, c->block_m);
     plan->n_tiles = (int32_t)ceil_div(p->n, ROWS);
-    plan->tiles = (int32_t)p->batch * plan->m_tiles * plan->n_tiles;
+    const int64_t tiles = p->batch * plan->m_tiles * plan->n_tiles;
+    if (tiles > INT32_MAX / 2) /* the kernel counts on to the tile that a block would have had next */
+        return false;
+    plan->tiles = (int32_t)tiles;
     if (c->splits > 1 && (int64_t)plan->tiles * c->splits > slots)
         return false;
     plan->grid = c->splits * (int32_t)min_i64(plan->tiles, slots / c->splits);
@@ -89,17 +89,20 @@ static bool fill_grid(const struct gemm_problem *p, int32_t num_sms, struct gemm
 
 static double predict(const struct gemm_problem *p, const struct gemm_skinny_plan *plan, int32_t num_sms);
 
-bool gemm_skinny_plan_tile(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms,
-                           const struct gemm_skinny_tile *tile, struct gemm_skinny_plan *plan)
+/* `plan` has what the problem decides. */
+static bool plan_tile(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms,
+                      const struct gemm_skinny_tile *tile, struct gemm_skinny_plan *plan)
 {
     const int32_t steps = (int32_t)ceil_div(ceil_div(p->k, SCALE_GROUP), tile->step);
     if (!registers_suffice(tile) || tile->splits > steps || p->m > GEMM_SKINNY_MOST_ROWS)
         return false;
     if (tile->blocks_per_sm > 1 && num_sms < device->num_sms)
         return false; /* whoever spares SMs for others wants one block on each of the rest */
-    *plan = (struct gemm_skinny_plan){0};
     struct gemm_skinny_config *c = &plan->config;
-    fill_config(p, tile, c);
+    c->block_m = tile->block_m;
+    c->step = tile->step;
+    c->splits = tile->splits;
+    c->blocks_per_sm = tile->blocks_per_sm;
     int32_t limit = SM_BYTES / tile->blocks_per_sm - RESERVED;
     if (limit > device->smem_bytes_per_block)
         limit = device->smem_bytes_per_block;
@@ -114,6 +117,13 @@ bool gemm_skinny_plan_tile(const struct gemm_problem *p, const dg_device_info *d
         plan->load_bytes += c->block_m * 4 * (c->sfa_packed ? 1 : c->step);
     plan->cycles = predict(p, plan, num_sms);
     return true;
+}
+
+bool gemm_skinny_plan_tile(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms,
+                           const struct gemm_skinny_tile *tile, struct gemm_skinny_plan *plan)
+{
+    *plan = (struct gemm_skinny_plan){.config = config_of(p)};
+    return plan_tile(p, device, num_sms, tile, plan);
 }
 
 /* ---- The cost model ------------------------------------------------------------------------------------------ */
@@ -191,12 +201,11 @@ bool gemm_skinny_choose(const struct gemm_problem *p, const dg_device_info *devi
                         struct gemm_skinny_plan *plan)
 {
     struct gemm_skinny_tile tile;
+    struct gemm_skinny_plan candidate = {.config = config_of(p)};
     plan->cycles = 1e300;
-    for (int32_t i = 0; gemm_skinny_tile_at(i, &tile); ++i) {
-        struct gemm_skinny_plan candidate;
-        if (worth_a_try(p, &tile) && gemm_skinny_plan_tile(p, device, num_sms, &tile, &candidate) &&
+    for (int32_t i = 0; gemm_skinny_tile_at(i, &tile); ++i)
+        if (worth_a_try(p, &tile) && plan_tile(p, device, num_sms, &tile, &candidate) &&
             candidate.cycles < plan->cycles)
             *plan = candidate;
-    }
     return plan->cycles < 1e300;
 }

@@ -4,7 +4,7 @@
  *   gemm 128x96 m=200 n=300 k=400 [batch=2] [cluster=2x1] [sms=7] [out=bf16|f16|f32] [c=other|d] [sfa=tma] [packed]
  *        [sfb=packed] [store=direct] [pdl] [hopper] [ints] [special]
  *   gemm skinny=16x1x4x1 m=... as above: rows of tokens, step, splits, blocks on an SM
- *   gemm m=... as above, and [arch=80] [a=cols] [b=spread] [d=cols] ...: without a tile the library chooses
+ *   gemm m=... as above, and [arch=80] [a=cols] [b=spread] [sfa=cols] [d=cols] ...: without a tile the library chooses
  *
  * The operands are random; `ints`: so small that every sum is exact, in any order and on any device; `special`: some
  * codes are NaN, zero, denormal or the largest, some packed scales the least power of two or NaN.
@@ -77,7 +77,8 @@ static struct tensor *make_scales(const char *name, const char *line, int64_t ro
 {
     const int64_t groups = ceil_div(case_number(line, "k", 128), 128);
     return tensor_make(name, packed ? DG_INT32 : DG_FLOAT32, case_number(line, "batch", 0), rows,
-                       packed ? ceil_div(groups, 4) : groups, tma ? LAYOUT_COLS : LAYOUT_ROWS, tma ? 16 : 4, 0);
+                       packed ? ceil_div(groups, 4) : groups, tma ? LAYOUT_COLS : case_layout(line, name), tma ? 16 : 4,
+                       0);
 }
 
 static void make_tensors(const char *line)
@@ -246,6 +247,8 @@ static const char *const words[] = {"[0-9]*x[0-9]*",
                                     "sfb=packed",
                                     "[abd]=cols",
                                     "[abd]=spread",
+                                    "sf[ab]=cols",
+                                    "sf[ab]=spread",
                                     NULL};
 
 const struct operation gemm_operation = {"gemm", words, prepare, run};

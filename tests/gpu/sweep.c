@@ -395,7 +395,7 @@ static void add_tile(const char *option)
     if (sscanf(option, "s%dx%dx%dx%d", &s->block_m, &s->step, &s->splits, &s->blocks_per_sm) == 4)
         t.row = &gemm_row_sm90_fp8_gemm_skinny;
     else if (sscanf(option, "%dx%dc%dx%d", &t.block_m, &t.block_n, &t.cluster_m, &t.cluster_n) < 2)
-        die("-t wants BLOCK_MxBLOCK_N[cCLUSTER_MxCLUSTER_N]");
+        die("-t wants BLOCK_MxBLOCK_N[cCLUSTER_MxCLUSTER_N] or sBLOCK_MxSTEPxSPLITSxBLOCKS_PER_SM");
     tiles[tile_count++] = t;
 }
 
@@ -433,6 +433,8 @@ int main(int argc, char **argv)
         else
             return 2;
     }
+    if (variant_count > 0 && (kernel_count != 1 || kernels[0] == NULL))
+        die("-v wants one -k, 1d2d or skinny");
     if (variant_count == 0)
         variant_count = 1;
     if (kernel_count == 0)

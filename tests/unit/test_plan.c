@@ -73,7 +73,9 @@ static void write_golden(FILE *file)
             EXPECT_OK(gemm_select(&p, &terms, &plan.row, NULL, 0));
             plan.row->plan(&p, &terms, &plan);
             plan.row->line(&plan, line, sizeof line);
-            *strstr(line, " predicted_us") = '\0';
+            char *end = strstr(line, " predicted_us");
+            EXPECT(end != NULL);
+            *end = '\0';
             fprintf(file, "%s: %s %s\n", gemm_problem_text(&p).s, plan.row->name, line);
         }
 }
@@ -197,7 +199,7 @@ static void check_skinny(const struct gemm_problem *p, const dg_device_info *dev
     EXPECT(c->splits <= ceil_div(ceil_div(p->k, 128), c->step)); /* nobody's share is empty */
     EXPECT_THAT(c->smem_bytes <= device->smem_bytes_per_block && (c->smem_bytes + 1024) * c->blocks_per_sm <= 233472,
                 "%s: shared memory", what.s);
-    EXPECT(c->stages >= 2 && c->stages <= 32 && (c->step == 1 || c->step == 2 || c->step == 4));
+    EXPECT(c->stages >= 2 && c->stages <= 16 && (c->step == 1 || c->step == 2 || c->step == 4));
     EXPECT(c->block_m % 8 == 0 && c->block_m <= 128 && plan->a_box_rows >= 1 && plan->a_box_rows <= c->block_m);
     EXPECT_INT(plan->load_bytes, c->step * (plan->a_box_rows + 64) * 128 +
                                      (c->sfa_tma ? c->block_m * 4 * (c->sfa_packed ? 1 : c->step) : 0));
@@ -236,7 +238,7 @@ TEST(every_skinny_tile_that_can_be_asked_for_is_valid)
         check_skinny(&p, &device, 132, &plan);
         ++plans;
     }
-    EXPECT(plans > 60);
+    EXPECT(plans > 50);
 }
 
 /* Which kernel takes a problem, and why the other one does not. */
