@@ -2,11 +2,12 @@
 
 #include "core/log.h"
 #include "jit/clock.h"
+#include "jit/entry.h"
+#include "jit/publish.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,60 +94,13 @@ void cache_open(struct cache_place *place, const struct jit_unit *unit)
 
 /* ---- Entries ----------------------------------------------------------------------------------------------------- */
 
-/* The host's byte order: a file from another one has the wrong format number. */
-struct entry_header {
-    char magic[8];
-    uint32_t format;
-    int32_t compiler;
-    int32_t arch;
-    uint32_t reserved;
-    struct hash128 key;
-    uint64_t payload_bytes;
-    struct hash128 checksum; /* of all that comes before, and of the payload */
-};
-_Static_assert(sizeof(struct entry_header) == 64, "the header's layout is part of the format");
-
-static const char MAGIC[8] = {'d', 'g', 'c', 'u', 'b', 'i', 'n', '\0'};
-enum { FORMAT = 1, LARGEST_ENTRY = 256 << 20 }; /* a kernel has some 100 KiB; what is larger is none */
+enum { LARGEST_ENTRY = 256 << 20 }; /* a kernel has some 100 KiB; what is larger is none */
 
 enum { FILE_NAME_BYTES = KEY_TEXT_BYTES + 64 };
 
 static void file_name(const struct cache_place *place, const char *suffix, char name[FILE_NAME_BYTES])
 {
     snprintf(name, FILE_NAME_BYTES, "%s%s", place->name, suffix);
-}
-
-static struct hash128 checksum(const struct entry_header *header, const void *payload)
-{
-    struct hash128 hash = hash128_begin();
-    hash128_add(&hash, header, offsetof(struct entry_header, checksum));
-    hash128_add(&hash, payload, header->payload_bytes);
-    return hash;
-}
-
-static bool same_hash(struct hash128 x, struct hash128 y)
-{
-    return x.high == y.high && x.low == y.low;
-}
-
-/* What is wrong with a file that was read whole; NULL if nothing. */
-static const char *find_damage(const struct cache_place *place, const unsigned char *file, size_t bytes,
-                               struct entry_header *header)
-{
-    if (bytes <= sizeof *header)
-        return "it is too short";
-    memcpy(header, file, sizeof *header);
-    if (memcmp(header->magic, MAGIC, sizeof MAGIC) != 0)
-        return "it is no entry";
-    if (header->format != FORMAT)
-        return "its format is another";
-    if (!same_hash(header->key, place->key))
-        return "it is another kernel's";
-    if (header->payload_bytes != bytes - sizeof *header)
-        return "its length is wrong";
-    if (!same_hash(header->checksum, checksum(header, file + sizeof *header)))
-        return "its checksum is wrong";
-    return NULL;
 }
 
 static bool read_all(int file, unsigned char *data, size_t bytes)
@@ -206,7 +160,7 @@ bool cache_read(const struct cache_place *place, struct cache_entry *entry)
     unsigned char *file = place->folder >= 0 ? read_entry_file(place, &bytes) : NULL;
     if (!file)
         return false;
-    damage = find_damage(place, file, bytes, &header);
+    damage = entry_damage(file, bytes, place->key, &header);
     if (damage) {
         log_line(ENV_JIT_DEBUG, "cache: %s/%s.cubin is damaged: %s", place->folder_path, place->name, damage);
         free(file);
@@ -221,11 +175,6 @@ bool cache_read(const struct cache_place *place, struct cache_entry *entry)
 }
 
 /* ---- Publishing -------------------------------------------------------------------------------------------------- */
-
-struct piece {
-    const void *data;
-    size_t bytes;
-};
 
 enum { STALE_SECONDS = 3600 };
 
@@ -255,92 +204,36 @@ static void sweep(const struct cache_place *place)
     closedir(list);
 }
 
-/* O_EXCL makes the name ours even where process numbers repeat, on a network file system or in containers. */
-static int create_private(const struct cache_place *place, char name[FILE_NAME_BYTES])
+/* Returns 0, or the errno that stood in the way. */
+static int store(struct cache_place *place, const char *suffix, const struct piece *pieces, size_t count)
 {
-    static atomic_uint counter;
-    int file = -1;
-    for (int attempt = 0; attempt < 16 && file < 0; ++attempt) {
-        char suffix[48];
-        snprintf(suffix, sizeof suffix, ".%ld.%u.tmp", (long)getpid(), atomic_fetch_add(&counter, 1));
-        file_name(place, suffix, name);
-        file = openat(place->folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-        if (file < 0 && errno != EEXIST)
-            break;
-    }
-    return file;
-}
-
-static bool write_all(int file, struct piece piece)
-{
-    const unsigned char *data = piece.data;
-    for (size_t left = piece.bytes; left > 0;) {
-        ssize_t count = write(file, data, left);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count <= 0)
-            return false;
-        data += count;
-        left -= (size_t)count;
-    }
-    return true;
-}
-
-/* Network file systems tell about a full disk in fsync or close. */
-static bool write_pieces(int file, const struct piece *pieces, int count)
-{
-    bool ok = true;
-    for (int i = 0; i < count && ok; ++i)
-        ok = write_all(file, pieces[i]);
-    ok = ok && fsync(file) == 0;
-    return close(file) == 0 && ok;
-}
-
-static bool move_into_place(const struct cache_place *place, const char *from, const char *to)
-{
-    if (renameat(place->folder, from, place->folder, to) == 0)
-        return true;
-    /* A directory in the entry's place: it goes if it is empty. */
-    return errno == EISDIR && unlinkat(place->folder, to, AT_REMOVEDIR) == 0 &&
-           renameat(place->folder, from, place->folder, to) == 0;
-}
-
-/* A reader sees the old file or the whole new one. Returns 0, or the errno that stood in the way. */
-static int publish(struct cache_place *place, const char *suffix, const struct piece *pieces, int count)
-{
-    char private_name[FILE_NAME_BYTES], name[FILE_NAME_BYTES];
-    int file, error;
+    char name[FILE_NAME_BYTES];
+    int error;
     if (!ensure_folder(place))
         return place->error;
     sweep(place);
     file_name(place, suffix, name);
-    file = create_private(place, private_name);
-    if (file >= 0 && write_pieces(file, pieces, count) && move_into_place(place, private_name, name))
-        return 0;
-    error = errno;
-    if (file >= 0)
-        unlinkat(place->folder, private_name, 0);
-    log_line(ENV_JIT_DEBUG, "cache: %s/%s cannot be written: %s", place->folder_path, name, strerror(error));
-    return error ? error : EIO;
+    error = publish(place->folder, name, pieces, count);
+    /* A directory in the entry's place: it goes if it is empty. */
+    if (error == EISDIR && unlinkat(place->folder, name, AT_REMOVEDIR) == 0)
+        error = publish(place->folder, name, pieces, count);
+    if (error)
+        log_line(ENV_JIT_DEBUG, "cache: %s/%s cannot be written: %s", place->folder_path, name, strerror(error));
+    return error;
 }
 
 int cache_write(struct cache_place *place, const struct cache_entry *entry)
 {
-    struct entry_header header = {.format = FORMAT,
-                                  .compiler = entry->compiler,
-                                  .arch = place->arch,
-                                  .key = place->key,
-                                  .payload_bytes = entry->bytes};
+    const struct entry_header header =
+        entry_header_make(place->key, place->arch, entry->compiler, entry->image, entry->bytes);
     const struct piece pieces[] = {{&header, sizeof header}, {entry->image, entry->bytes}};
-    memcpy(header.magic, MAGIC, sizeof MAGIC);
-    header.checksum = checksum(&header, entry->image);
-    return publish(place, ".cubin", pieces, 2);
+    return store(place, ".cubin", pieces, 2);
 }
 
 bool cache_write_beside(struct cache_place *place, const char *suffix, const void *data, size_t bytes)
 {
     const struct piece piece = {data, bytes};
-    return publish(place, suffix, &piece, 1) == 0;
+    return store(place, suffix, &piece, 1) == 0;
 }
 
 /* ---- One compiler at a time -------------------------------------------------------------------------------------- */

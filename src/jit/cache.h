@@ -4,7 +4,7 @@
  *
  *     <dir>/<kernel>/<key>.cubin   an entry: a header with checksum, then the cubin; appears whole, by rename
  *     <dir>/<kernel>/<key>.lock    held by the process that compiles the kernel
- *     <dir>/<kernel>/<key>.<process>.<count>.tmp   being written; swept after an hour
+ *     <dir>/<kernel>/<key>.cubin.<process>.<count>.tmp   being written; swept after an hour
  *
  * No file holds a path, so that a directory may be moved, copied, or filled on another machine.
  */

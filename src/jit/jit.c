@@ -152,7 +152,7 @@ __attribute__((constructor)) static void prepare_for_forks(void)
 static struct slot *find_slot(struct hash128 key)
 {
     struct slot *slot = slots;
-    while (slot && (slot->key.high != key.high || slot->key.low != key.low))
+    while (slot && hash128_compare(slot->key, key) != 0)
         slot = slot->next;
     if (!slot && (slot = calloc(1, sizeof *slot))) {
         slot->key = key;
