@@ -6,7 +6,7 @@ LIB_SOURCES = \
 	src/plan/config_text.c src/plan/gemm_problem.c src/plan/gemm_skinny.c src/plan/gemm_sm90.c \
 	src/plan/scale_problem.c src/plan/tma_rules.c \
 	src/jit/cache.c src/jit/compile.c src/jit/dump.c src/jit/entry.c src/jit/jit.c src/jit/key.c src/jit/nvrtc.c \
-	src/jit/publish.c src/jit/sources.c src/jit/wgmma_text.c \
+	src/jit/pack.c src/jit/pack_file.c src/jit/publish.c src/jit/sources.c src/jit/wgmma_text.c \
 	src/cuda/device.c src/cuda/driver.c src/cuda/launch.c src/cuda/memory.c src/cuda/module.c src/cuda/tensormap.c \
 	src/cpu/convert.c src/cpu/threads.c src/cpu/ref/gemm.c src/cpu/ref/quantize.c src/cpu/ref/transform_scale.c \
 	src/ops/device_preset.c src/ops/gemm.c src/ops/gemm_memo.c src/ops/gemm_row.c src/ops/gemm_simple_cuda.c \
@@ -22,7 +22,7 @@ CLI_SOURCES = \
 	cli/selftest.c cli/selftest_system.c cli/selftest_table.c cli/timer.c
 
 # Test programs that need no GPU: tests/unit/test_<name>.c each.
-UNIT_TESTS = core sched plan cpu quantize api driver cuda memory gemm scale jit jit_nvrtc jit_cache compile cli judge
+UNIT_TESTS = core sched plan cpu quantize api driver cuda memory gemm scale jit jit_nvrtc jit_cache jit_pack compile cli judge
 
 # The emulated GPU and its tests, one program: build/emu/emu.
 EMU_SOURCES = \

@@ -7,13 +7,14 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static const char help_text[] =
     "Usage: deepgemm info [--plan CASE [--target TARGET | --device cpu|cuda[:N]]]\n\n"
-    "Without options: the library's version, the CPU, the CUDA driver and devices, the compiler for kernels (NVRTC)\n"
-    "and the kernel cache; what is missing is told with the library's reason.\n\n"
+    "Without options: the library's version, the CPU, the CUDA driver and devices, the compiler for kernels (NVRTC),\n"
+    "the kernels' packs and cache; what is missing is told with the library's reason.\n\n"
     "  --plan CASE      what dg_gemm would do with the case: the implementation, its configuration, the workspace,\n"
     "                   the fastest scale layouts, and why better implementations were passed over\n"
     "  --target TARGET  plan for h100, h200, h20, gh200, or a description such as arch=90,sms=132,l2=50,smem=227,\n"
@@ -134,6 +135,20 @@ static void print_cache(void)
            cache_files, can_grow(directory) ? "" : "; not writable: new kernels are kept in memory only");
 }
 
+static void print_packs(void)
+{
+    char path[PATH_MAX];
+    for (const char *rest = getenv("DG_PACK"); rest; rest = strchr(rest, ':')) {
+        int64_t kernels = 0, bytes = 0;
+        rest += *rest == ':';
+        snprintf(path, sizeof(path), "%.*s", (int)strcspn(rest, ":"), rest);
+        if (*path && dg_pack_query(path, &kernels, &bytes) == DG_SUCCESS)
+            printf("pack         %s, %" PRId64 " kernels, %" PRId64 " KiB\n", path, kernels, (bytes + 1023) / 1024);
+        else if (*path)
+            printf("pack         none: %s\n", dg_last_error());
+    }
+}
+
 /* ---- A plan ------------------------------------------------------------------------------------------------------ */
 
 static void print_layout(const char *name, const dg_tensor *t)
@@ -220,6 +235,7 @@ static int run(int argc, char **argv)
     print_cpu();
     print_devices();
     print_compiler();
+    print_packs();
     print_cache();
     return EXIT_PASS;
 }

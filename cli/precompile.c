@@ -8,7 +8,8 @@
 #include <string.h>
 
 static const char help_text[] =
-    "Usage: deepgemm precompile [CASE...] [--shapes FILE] [--nk N,K]... [--m LO:HI] [--target TARGET]\n\n"
+    "Usage: deepgemm precompile [CASE...] [--shapes FILE] [--nk N,K]... [--m LO:HI] [--target TARGET]\n"
+    "                           [--pack FILE]\n\n"
     "Compiles every kernel that the cases need and stores them in the cache; nothing is launched.\n\n"
     "  CASE            a gemm case, quoted or not\n"
     "  --shapes FILE   cases from a file, one a line\n"
@@ -17,6 +18,8 @@ static const char help_text[] =
     "  --target T      compile for h100, h200, h20, gh200, or a description such as arch=90,sms=132, instead of the\n"
     "                  device here; needs no GPU\n"
     "  --device D      cuda:N, when there are several (default cuda:0)\n"
+    "  --pack FILE     also add the kernels to FILE. Where DG_PACK names that file, they need no compiler and no "
+    "cache\n"
     "  -h, --help      this text\n\n"
     "`deepgemm help cases` tells how a case is written.\n";
 
@@ -26,6 +29,7 @@ struct work {
     bool has_target, has_device;
     dg_device_info target;
     int32_t device;
+    const char *pack;
 };
 
 static void show(void *user, int64_t done, int64_t total, const char *what)
@@ -81,6 +85,7 @@ static bool compile_case(const struct work *work, const struct test_case *test, 
     args.m_max = work->m_max;
     args.target = work->has_target ? &work->target : NULL;
     args.progress = show;
+    args.pack = work->pack;
     int64_t new_kernels = 0, old_kernels = 0;
     const double begin = now_seconds();
     if (!ok(dg_precompile(NULL, &args, &new_kernels, &old_kernels)))
@@ -93,6 +98,15 @@ static bool compile_case(const struct work *work, const struct test_case *test, 
     printf("%" PRId64 " compiled, %" PRId64 " cached, %.1f s\n", new_kernels, old_kernels, now_seconds() - begin);
     *compiled += new_kernels;
     *cached += old_kernels;
+    return true;
+}
+
+static bool print_pack(const char *path)
+{
+    int64_t kernels = 0, bytes = 0;
+    if (!ok(dg_pack_query(path, &kernels, &bytes)))
+        return false;
+    printf("%s: %" PRId64 " kernels, %" PRId64 " bytes\n", path, kernels, bytes);
     return true;
 }
 
@@ -110,10 +124,10 @@ static int compile_all(const struct work *work)
     }
     dg_cache_directory(directory, sizeof(directory));
     printf("%" PRId64 " compiled, %" PRId64 " cached, in %s\n", compiled, cached, directory);
-    return EXIT_PASS;
+    return work->pack == NULL || print_pack(work->pack) ? EXIT_PASS : fail_check();
 }
 
-enum { SHAPES = OPTION_LONG, NK, M, TARGET, DEVICE };
+enum { SHAPES = OPTION_LONG, NK, M, TARGET, DEVICE, PACK };
 
 static bool take_option(struct work *work, int option, bool *from_nk)
 {
@@ -128,6 +142,9 @@ static bool take_option(struct work *work, int option, bool *from_nk)
     case TARGET:
         work->has_target = true;
         return parse_target(optarg, &work->target);
+    case PACK:
+        work->pack = optarg;
+        return true;
     default:
         work->has_device = true;
         return parse_device(optarg, &work->device);
@@ -142,6 +159,7 @@ static int run(int argc, char **argv)
                                             {"m", required_argument, NULL, M},
                                             {"target", required_argument, NULL, TARGET},
                                             {"device", required_argument, NULL, DEVICE},
+                                            {"pack", required_argument, NULL, PACK},
                                             {0}};
     struct work work = {0};
     bool from_nk = false;

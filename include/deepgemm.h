@@ -413,8 +413,15 @@ typedef void (*dg_progress_fn)(void *user, int64_t done, int64_t total, const ch
  * 0: its own M; 2^40 at most), and stores them in the cache. Needs no GPU when `target` is given. Stores in *compiled
  * and *cached (both may be NULL) how many distinct kernels had to be compiled and how many were there already.
  *
+ * `pack` names a file that gets these kernels too, besides those that it holds already; it is made if there is none,
+ * and replaced whole, so one process at a time should write to it. Where the environment variable DG_PACK names packs
+ * (':' between several), their kernels are used without a cache, a compiler or a writable file system, also when
+ * DG_SETTING_COMPILE is 0. A kernel is found there only if this library would compile the same text: another version's
+ * pack is passed over kernel by kernel, as is what is damaged (DG_JIT_DEBUG tells).
+ *
  * Fails with DG_ERROR_INVALID_ARGUMENT, the kernels' statuses, without a target the GPU's, and
- * with DG_ERROR_IO when a kernel was compiled but could not be stored on the disk; this process then has it in memory.
+ * with DG_ERROR_IO when the pack cannot be written or its place holds another file; without a pack, when a kernel
+ * could not be stored in the cache. This process then has the kernels in memory.
  */
 typedef struct dg_precompile_args {
     size_t size;
@@ -423,14 +430,21 @@ typedef struct dg_precompile_args {
     const dg_device_info *target; /* NULL: the device of gemm's tensors */
     dg_progress_fn progress;      /* may be NULL; called from the calling thread, while planning with total 0 */
     void *user;
+    const char *pack; /* NULL: none */
 } dg_precompile_args;
 
 #define DG_PRECOMPILE_ARGS_INIT                                                                                        \
     {                                                                                                                  \
-        sizeof(dg_precompile_args), NULL, 0, 0, NULL, NULL, NULL                                                       \
+        sizeof(dg_precompile_args), NULL, 0, 0, NULL, NULL, NULL, NULL                                                 \
     }
 
 DG_API dg_status dg_precompile(dg_context *context, const dg_precompile_args *args, int64_t *compiled, int64_t *cached);
+
+/*
+ * Reads a pack of kernels whole and checks it. *kernels receives their number and *bytes the file's size (both may be
+ * NULL). Fails with DG_ERROR_INVALID_ARGUMENT, or DG_ERROR_IO and the reason when it is no sound pack.
+ */
+DG_API dg_status dg_pack_query(const char *path, int64_t *kernels, int64_t *bytes);
 
 /*
  * The directory of the kernel cache on disk, or "" when there is none; why, if so, in dg_last_error(). `buffer`

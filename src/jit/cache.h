@@ -30,7 +30,7 @@ struct cache_place {
 };
 
 struct cache_entry {
-    void *image; /* the reader frees it */
+    void *image; /* the reader frees it; a pack's is never freed */
     size_t bytes;
     int32_t compiler; /* the version of NVRTC that made it */
     int unwritten;    /* 0: the disk has it; else the errno of why not */

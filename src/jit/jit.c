@@ -7,6 +7,7 @@
 #include "jit/dump.h"
 #include "jit/key.h"
 #include "jit/nvrtc.h"
+#include "jit/pack.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -19,21 +20,15 @@ enum { NVRTC_GOOD = 12090 };
 
 /* ---- Cache and compiler ------------------------------------------------------------------------------------------ */
 
-/* Whether the unit's driver can read what a compiler makes. */
-static bool is_readable(const struct jit_unit *unit, int32_t compiler)
-{
-    return unit->driver_major == 0 || compiler / 1000 <= unit->driver_major;
-}
-
 /*
  * An entry is remade when the compiler at hand does better: code that the driver can read, or faster code. The compiler
  * is looked for only when there is such a reason: a warm cache needs none.
  */
 static bool is_current(const struct jit_unit *unit, const struct cache_entry *entry, bool may_compile)
 {
-    const bool readable = is_readable(unit, entry->compiler);
+    const bool readable = jit_unit_can_load(unit, entry->compiler);
     const struct nvrtc *nvrtc = may_compile && (!readable || entry->compiler < NVRTC_GOOD) ? nvrtc_find() : NULL;
-    if (nvrtc == NULL || !is_readable(unit, nvrtc->version))
+    if (nvrtc == NULL || !jit_unit_can_load(unit, nvrtc->version))
         return true;
     return readable && nvrtc->version < NVRTC_GOOD;
 }
@@ -48,6 +43,18 @@ static bool read_current(const struct jit_unit *unit, const struct cache_place *
     log_line(ENV_JIT_DEBUG, "jit: %s/%s was made by NVRTC %d.%d and is made anew", place->folder_path, place->name,
              entry->compiler / 1000, entry->compiler % 1000 / 10);
     free(entry->image);
+    return false;
+}
+
+/* A pack's kernel is judged as an entry of the cache is; a better one then comes from the cache or the compiler. */
+static bool find_packed(const struct jit_unit *unit, bool may_compile, struct cache_entry *entry)
+{
+    if (!pack_find(unit, entry))
+        return false;
+    if (is_current(unit, entry, may_compile))
+        return true;
+    log_line(ENV_JIT_DEBUG, "jit: %s %s of a pack was made by NVRTC %d.%d and is passed over", unit->kernel,
+             unit->key_text, entry->compiler / 1000, entry->compiler % 1000 / 10);
     return false;
 }
 
@@ -76,7 +83,10 @@ static dg_status compile_once(const struct jit_unit *unit, struct cache_place *p
                               enum jit_origin *origin)
 {
     const struct nvrtc *nvrtc;
-    CHECK(nvrtc_get(&nvrtc));
+    const dg_status status = nvrtc_get(&nvrtc);
+    if (status != DG_SUCCESS && env_string(ENV_PACK))
+        fail_more("; no pack in DG_PACK has a sound kernel %s of this configuration", unit->kernel);
+    CHECK(status);
     cache_lock(place);
     *origin = JIT_FROM_DISK;
     if (read_current(unit, place, true, entry))
@@ -85,21 +95,26 @@ static dg_status compile_once(const struct jit_unit *unit, struct cache_place *p
     return compile_and_store(unit, nvrtc, place, entry);
 }
 
-/* From the disk, else from the compiler. */
+static dg_status fail_forbidden(const struct jit_unit *unit, const struct cache_place *place)
+{
+    return fail(DG_ERROR_COMPILE_FORBIDDEN, "kernel %s (%s) is in no %scache and DG_SETTING_COMPILE is 0", unit->kernel,
+                place->folder_path[0] ? place->folder_path : "there is none on disk",
+                env_string(ENV_PACK) ? "pack of DG_PACK, in no " : "");
+}
+
+/* From a pack, else from the disk, else from the compiler. */
 static dg_status produce(const struct jit_unit *unit, bool may_compile, struct cache_entry *entry,
                          enum jit_origin *origin)
 {
     struct cache_place place;
     dg_status status = DG_SUCCESS;
+    *origin = JIT_FROM_PACK;
+    if (find_packed(unit, may_compile, entry))
+        return DG_SUCCESS;
     cache_open(&place, unit);
     *origin = JIT_FROM_DISK;
-    if (!read_current(unit, &place, may_compile, entry)) {
-        if (may_compile)
-            status = compile_once(unit, &place, entry, origin);
-        else
-            status = fail(DG_ERROR_COMPILE_FORBIDDEN, "kernel %s (%s) is in no cache and DG_SETTING_COMPILE is 0",
-                          unit->kernel, place.folder_path[0] ? place.folder_path : "there is none on disk");
-    }
+    if (!read_current(unit, &place, may_compile, entry))
+        status = may_compile ? compile_once(unit, &place, entry, origin) : fail_forbidden(unit, &place);
     if (status == DG_SUCCESS && *origin == JIT_FROM_DISK)
         log_line(ENV_JIT_DEBUG, "jit: read %s/%s.cubin", place.folder_path, place.name);
     cache_close(&place);
@@ -194,7 +209,7 @@ static void fill(struct slot *slot, dg_status status, const struct cache_entry *
     slot->sentence = NULL;
     slot->status = status;
     if (status == DG_SUCCESS) {
-        slot->cubin = (struct jit_cubin){entry->image, entry->bytes, entry->compiler, entry->unwritten};
+        slot->cubin = (struct jit_cubin){entry->image, entry->bytes, slot->key, entry->compiler, entry->unwritten};
         slot->state = SLOT_READY;
     } else {
         slot->sentence = copy_sentence();

@@ -2,6 +2,7 @@
 #ifndef JIT_JIT_H
 #define JIT_JIT_H
 
+#include "core/hash.h"
 #include "core/status.h"
 
 /* One wgmma shape that a kernel wants a wrapper for: m64 n<n> with FP32 accumulators. */
@@ -29,16 +30,17 @@ struct jit_request {
 struct jit_cubin {
     const void *image; /* stays valid for the life of the process */
     size_t bytes;
-    int32_t compiler; /* the version of NVRTC that made it */
-    int unwritten;    /* 0: the disk has it; else the errno of why not */
+    struct hash128 key; /* the name that the cache and packs know it by, see key.h */
+    int32_t compiler;   /* the version of NVRTC that made it */
+    int unwritten;      /* 0: the disk has it; else the errno of why not */
 };
 
-enum jit_origin { JIT_FROM_MEMORY, JIT_FROM_DISK, JIT_COMPILED };
+enum jit_origin { JIT_FROM_MEMORY, JIT_FROM_PACK, JIT_FROM_DISK, JIT_COMPILED };
 
 /*
- * The cubin of a request: from this process's table, else from the disk, else compiled, and then kept in both. Safe
- * from any number of threads and processes; one of them compiles. With may_compile false a miss is
- * DG_ERROR_COMPILE_FORBIDDEN. `origin` may be NULL.
+ * The cubin of a request: from this process's table, else from a pack (pack.h), else from the disk, else compiled, and
+ * then kept in table and disk. Safe from any number of threads and processes; one of them compiles. With may_compile
+ * false a miss is DG_ERROR_COMPILE_FORBIDDEN. `origin` may be NULL.
  */
 dg_status jit_get(const struct jit_request *request, bool may_compile, struct jit_cubin *cubin,
                   enum jit_origin *origin);

@@ -29,4 +29,10 @@ struct jit_unit {
 dg_status jit_unit_make(const struct jit_request *request, struct jit_unit *unit);
 void jit_unit_free(struct jit_unit *unit);
 
+/* Whether the unit's driver can read what a compiler makes. */
+static inline bool jit_unit_can_load(const struct jit_unit *unit, int32_t compiler)
+{
+    return unit->driver_major == 0 || compiler / 1000 <= unit->driver_major;
+}
+
 #endif

@@ -1,6 +1,7 @@
 /* dg_precompile: every kernel that a problem with a range of M would want, compiled without a GPU. */
 #include "core/context.h"
 #include "jit/cache.h"
+#include "jit/pack.h"
 #include "ops/device.h"
 #include "ops/gemm_row.h"
 
@@ -101,6 +102,7 @@ static dg_status collect(const struct range *range, const dg_precompile_args *ho
 }
 
 struct outcome {
+    struct jit_cubin *cubins; /* one for each kernel of the set */
     int64_t compiled, cached, unwritten;
     int error; /* errno of an unwritten one */
 };
@@ -108,16 +110,20 @@ struct outcome {
 static dg_status compile(struct kernel_set *set, const dg_precompile_args *args, int32_t arch, bool may_compile,
                          struct outcome *outcome)
 {
+    outcome->cubins = calloc(set->count + 1, sizeof *outcome->cubins);
+    if (outcome->cubins == NULL)
+        return fail(DG_ERROR_OUT_OF_MEMORY, "no memory for a list of %zu kernels", set->count);
     for (size_t i = 0; i < set->count; ++i) {
         struct kernel_spec *spec = &set->specs[i];
-        struct jit_cubin cubin;
+        struct jit_cubin *cubin = &outcome->cubins[i];
         enum jit_origin origin;
         spec->request.config = spec->config; /* the list may have moved since */
         spec->request.arch = arch;
         report(args, (int64_t)i, (int64_t)set->count, spec->request.kernel);
-        CHECK(jit_get(&spec->request, may_compile, &cubin, &origin));
+        CHECK(jit_get(&spec->request, may_compile, cubin, &origin));
         ++*(origin == JIT_COMPILED ? &outcome->compiled : &outcome->cached);
-        const int error = origin == JIT_FROM_MEMORY ? jit_keep(&spec->request, &cubin) : cubin.unwritten;
+        const bool cached = origin == JIT_FROM_DISK || origin == JIT_COMPILED;
+        const int error = cached ? cubin->unwritten : jit_keep(&spec->request, cubin);
         if (error) {
             ++outcome->unwritten;
             outcome->error = error;
@@ -127,7 +133,7 @@ static dg_status compile(struct kernel_set *set, const dg_precompile_args *args,
     return DG_SUCCESS;
 }
 
-/* A launch does with kernels in memory, but who precompiles wants them on the disk. */
+/* A launch does with kernels in memory, but who precompiles wants them on the disk: in the cache, if in no pack. */
 static dg_status check_written(const struct outcome *outcome)
 {
     char directory[CACHE_PATH_BYTES];
@@ -176,15 +182,18 @@ dg_status dg_precompile(dg_context *given, const dg_precompile_args *given_args,
     range.terms.num_sms = context_sms(context, gemm.num_sms, device.num_sms);
     range.terms.batch_invariant = context_get(context, DG_SETTING_BATCH_INVARIANT) != 0;
 
+    if (args.pack)
+        CHECK(pack_check(args.pack));
     CHECKGOTO(collect(&range, &args, &set), status, release);
     CHECKGOTO(compile(&set, &args, device.arch, context_get(context, DG_SETTING_COMPILE) != 0, &outcome), status,
               release);
-    status = check_written(&outcome);
+    status = args.pack ? pack_add(args.pack, device.arch, outcome.cubins, set.count) : check_written(&outcome);
     if (compiled)
         *compiled = outcome.compiled;
     if (cached)
         *cached = outcome.cached;
 release:
+    free(outcome.cubins);
     free(set.specs);
     return status;
 }

@@ -163,6 +163,12 @@ check 'bench' 0 '^2 passed, 0 failed$' \
 same 'bench --csv' "$(wc -l <"$work/b.csv")" 3
 check 'bench --shapes, bad line' 2 'test.h:1: ' bench --device cpu --shapes tests/test.h
 
+# ---- precompile ----
+check 'precompile --pack, another file' 1 'is in the way of the pack' \
+    precompile --nk 128,128 --m 1 --target h200 --pack tests/test.h
+check 'precompile --pack, no folder' 1 'cannot be written: No such file' \
+    precompile --nk 128,128 --m 1 --target h200 --pack "$work/no/such.pack"
+
 # ---- precompile, where there is a compiler ----
 if "$program" info | grep -q '^NVRTC  *none'; then
     check 'precompile without NVRTC' 1 'NVRTC' precompile --nk 576,7168 --m 1:64 --target h200
@@ -171,6 +177,25 @@ else
     DG_JIT_CACHE_DIR="$work/x.npy/below" check 'precompile, nowhere to store' 1 'could not be stored' \
         precompile --nk 128,128 --m 1 --target h200
     check 'precompile again' 0 '^0 compiled, [1-9]' precompile --nk 576,7168 --m 1:64 --target h200
+
+    # A pack: made of several cases, used where nothing can be compiled or stored.
+    pack="$work/kernels.pack"
+    check 'precompile --pack' 0 "$pack: [1-9][0-9]* kernels, [1-9][0-9]* bytes" \
+        precompile --nk 576,7168 --nk 128,128 --m 1:64 --target h200 --pack "$pack"
+    same 'the pack is the last line' "$(tail -n 1 "$work/out" | sed 's/.*, //')" "$(wc -c <"$pack") bytes"
+    kernels=$(tail -n 1 "$work/out" | sed 's/.*: \([0-9]*\) kernels.*/\1/')
+    "$program" precompile --nk 128,128 --m 1:64 --target h200 --pack "$work/b.pack" >/dev/null
+    check 'a pack grows' 0 "b.pack: $kernels kernels" \
+        precompile --nk 576,7168 --m 1:64 --target h200 --pack "$work/b.pack"
+    same 'the same kernels, the same bytes' "$(cksum <"$work/b.pack")" "$(cksum <"$pack")"
+    export DG_NVRTC_PATH=/nowhere DG_JIT_CACHE_DIR=/proc/nowhere
+    check 'without compiler, cache and pack' 1 'no NVRTC' precompile --nk 576,7168 --m 1:64 --target h200
+    export DG_PACK="$work/none.pack:$pack"
+    check 'a pack is enough' 0 '^0 compiled, [1-9]' \
+        precompile --nk 576,7168 --m 1:64 --target h200 --pack "$work/c.pack"
+    check 'what it lacks is told' 1 'no pack in DG_PACK has a sound kernel sm90' precompile --nk 576,7168 --m 4096 --target h200
+    check 'info tells of packs' 0 "^pack  *$pack, $kernels kernels" info
+    check 'info tells of a missing pack' 0 "^pack  *none: .*none.pack cannot be used: No such file" info
 fi
 
 echo "test_program: $passed passed, $failed failed"

@@ -522,6 +522,55 @@ TEST_ALONE(precompiling_fails_where_kernels_cannot_be_stored)
     EXPECT_REFUSED(dg_precompile(NULL, &p, NULL, NULL), DG_ERROR_IO, "as neither DG_JIT_CACHE_DIR nor");
 }
 
+static void precompile_pack(const char *path)
+{
+    dg_precompile_args p = DG_PRECOMPILE_ARGS_INIT;
+    int64_t compiled = 0;
+    p.gemm = &args;
+    p.m_min = 1;
+    p.m_max = M;
+    p.pack = path;
+    EXPECT_OK(dg_precompile(NULL, &p, &compiled, NULL));
+    EXPECT(compiled > 1);
+}
+
+/* The cache cannot be written here, neither when the pack is made nor when it is used. */
+TEST_ALONE(a_pack_is_all_that_calls_need)
+{
+    char path[512];
+    int state = 0;
+    snprintf(path, sizeof path, "%s/kernels.pack", fake_make_directory());
+    pid_t child = fork(); /* so that the kernels are not in this process's memory */
+    set_up();
+    setenv("DG_JIT_CACHE_DIR", "/proc/nowhere", 1);
+    if (child == 0) {
+        precompile_pack(path);
+        _exit(0);
+    }
+    EXPECT(waitpid(child, &state, 0) == child && state == 0);
+    setenv("DG_NVRTC_PATH", "/nowhere", 1);
+    EXPECT_REFUSED(dg_gemm(NULL, &args, stream), DG_ERROR_NO_COMPILER, "no NVRTC library");
+    setenv("DG_PACK", path, 1);
+    EXPECT_OK(dg_set(NULL, DG_SETTING_COMPILE, 0));
+    for (int64_t m = 1; m <= M; m += 13) {
+        args.a.shape[0] = args.sfa.shape[0] = args.d.shape[0] = m;
+        EXPECT_OK(dg_gemm(NULL, &args, stream));
+    }
+}
+
+TEST_ALONE(callers_of_before_packs_existed_are_served)
+{
+    dg_precompile_args p = DG_PRECOMPILE_ARGS_INIT;
+    set_up();
+    p.size = offsetof(dg_precompile_args, pack);
+    p.gemm = &args;
+    p.pack = "/proc/nowhere/beyond.the.struct";
+    EXPECT_OK(dg_precompile(NULL, &p, NULL, NULL));
+    p.size = sizeof p;
+    EXPECT_REFUSED(dg_precompile(NULL, &p, NULL, NULL), DG_ERROR_IO,
+                   "dg_precompile: the pack /proc/nowhere/beyond.the.struct cannot be written");
+}
+
 TEST_ALONE(calls_work_when_the_process_has_no_thread_key_left)
 {
     pthread_key_t key;

@@ -1,0 +1,33 @@
+/*
+ * Packs: many compiled kernels in one file, made ahead of time and used as it lies there, mapped and read-only.
+ *
+ * The key is the cache's: a hash of kernel texts, options and architecture. So a pack of another version of the library
+ * holds no key that this one asks for, where the text differs, and is a miss. The compiler's version is not in the key
+ * but in the entry, hence a look-up needs no compiler: what one at hand would do better, jit.c decides as for the
+ * cache.
+ *
+ * What is wrong with a pack makes it, or its one kernel, a miss, and DG_JIT_DEBUG tells about it. A pack may be
+ * replaced while it is used, as publish() does, but not written to in place: like a shared library, it is mapped.
+ */
+#ifndef JIT_PACK_H
+#define JIT_PACK_H
+
+#include "jit/cache.h"
+
+/*
+ * The unit's kernel from the packs in DG_PACK: the first that its driver can read, else the first. The entry's image
+ * lies in the mapped file, for the life of the process. Each file is opened once per process. Safe from any number of
+ * threads, and across forks.
+ */
+bool pack_find(const struct jit_unit *unit, struct cache_entry *entry);
+
+/* Whether pack_add could do its work, before minutes are spent on compiling; it fails as that would. */
+dg_status pack_check(const char *path);
+
+/*
+ * Write the pack anew with these kernels too, in place of those that it has of the same keys; it need not exist. The
+ * bytes depend on the kernels only, not on their order. Fails with DG_ERROR_IO where there is something else already.
+ */
+dg_status pack_add(const char *path, int32_t arch, const struct jit_cubin *cubins, size_t count);
+
+#endif

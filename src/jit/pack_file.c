@@ -1,0 +1,205 @@
+#include "jit/pack_file.h"
+
+#include "core/log.h"
+#include "jit/publish.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- Reading ----------------------------------------------------------------------------------------------------- */
+
+struct pack_header {
+    char magic[8];
+    uint32_t format; /* in the host's byte order, as all numbers */
+    uint32_t count;
+    uint64_t file_bytes;
+    struct hash128 checksum; /* of all that comes before, and of the index */
+};
+_Static_assert(sizeof(struct pack_header) == 40, "the header's layout is part of the format");
+
+static const char MAGIC[8] = {'d', 'g', 'p', 'a', 'c', 'k', '\0', '\0'};
+enum { FORMAT = 1, ALIGNMENT = 64 };
+
+static struct hash128 checksum(const struct pack_header *header, const struct pack_place *index)
+{
+    struct hash128 hash = hash128_begin();
+    hash128_add(&hash, header, offsetof(struct pack_header, checksum));
+    hash128_add(&hash, index, header->count * sizeof *index);
+    return hash;
+}
+
+/* For bsearch and qsort, on everything that begins with its key. */
+static int compare_keys(const void *x, const void *y)
+{
+    struct hash128 a, b;
+    memcpy(&a, x, sizeof a);
+    memcpy(&b, y, sizeof b);
+    return hash128_compare(a, b);
+}
+
+static bool is_inside(const struct pack *pack, const struct pack_place *place)
+{
+    return place->offset % ALIGNMENT == 0 && place->offset <= pack->bytes &&
+           place->bytes <= pack->bytes - place->offset;
+}
+
+/* What is wrong with a mapped file; NULL if nothing, and then its index is set. */
+static const char *find_damage(struct pack *pack)
+{
+    const struct pack_place *index = (const void *)(pack->file + sizeof(struct pack_header));
+    struct pack_header header;
+    memcpy(&header, pack->file, sizeof header);
+    if (memcmp(header.magic, MAGIC, sizeof MAGIC) != 0)
+        return "it is no pack";
+    if (header.format != FORMAT)
+        return "its format is that of another version";
+    if (header.file_bytes != pack->bytes || header.count > (pack->bytes - sizeof header) / sizeof *index)
+        return "its length is wrong";
+    if (hash128_compare(header.checksum, checksum(&header, index)) != 0)
+        return "its checksum is wrong";
+    for (size_t i = 0; i < header.count; ++i)
+        if (!is_inside(pack, &index[i]) || (i > 0 && compare_keys(&index[i - 1], &index[i]) >= 0))
+            return "its index is wrong";
+    pack->index = index;
+    pack->count = header.count;
+    return NULL;
+}
+
+void pack_close(struct pack *pack)
+{
+    if (pack->file)
+        munmap(pack->file, pack->bytes);
+    memset(pack, 0, sizeof *pack);
+}
+
+static const char *map_file(struct pack *pack, int file)
+{
+    struct stat info;
+    void *mapped;
+    if (fstat(file, &info) != 0)
+        return strerror(errno);
+    if (!S_ISREG(info.st_mode))
+        return "it is no regular file";
+    if (info.st_size < (off_t)sizeof(struct pack_header))
+        return "it is too short";
+    mapped = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0);
+    if (mapped == MAP_FAILED)
+        return strerror(errno);
+    pack->file = mapped;
+    pack->bytes = (size_t)info.st_size;
+    return find_damage(pack);
+}
+
+const char *pack_open(const char *path, struct pack *pack)
+{
+    const char *reason;
+    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO does not make us wait */
+    memset(pack, 0, sizeof *pack);
+    if (file < 0)
+        return strerror(errno);
+    reason = map_file(pack, file);
+    close(file);
+    if (reason)
+        pack_close(pack);
+    return reason;
+}
+
+const struct pack_place *pack_search(const struct pack *pack, struct hash128 key)
+{
+    return pack->count ? bsearch(&key, pack->index, pack->count, sizeof *pack->index, compare_keys) : NULL;
+}
+
+bool pack_item_read(const struct pack *pack, const struct pack_place *place, const char *path, struct pack_item *item)
+{
+    unsigned char *entry = pack->file + place->offset;
+    const char *damage = entry_damage(entry, place->bytes, place->key, &item->header);
+    item->key = place->key;
+    item->image = entry + sizeof item->header;
+    if (damage)
+        log_line(ENV_JIT_DEBUG, "pack: %s: kernel %016llx%016llx is damaged: %s", path,
+                 (unsigned long long)place->key.high, (unsigned long long)place->key.low, damage);
+    return damage == NULL;
+}
+
+/* ---- Writing ----------------------------------------------------------------------------------------------------- */
+
+static uint64_t align(uint64_t offset)
+{
+    return (offset + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* Header, index and entries of a pack: 2 + 3 * count pieces. */
+static void lay_out(const struct pack_item *items, uint32_t count, struct pack_header *header, struct pack_place *index,
+                    struct piece *pieces)
+{
+    static const unsigned char zeros[ALIGNMENT];
+    uint64_t end = sizeof *header + count * sizeof *index;
+    *pieces++ = (struct piece){header, sizeof *header};
+    *pieces++ = (struct piece){index, count * sizeof *index};
+    for (uint32_t i = 0; i < count; ++i) {
+        const struct entry_header *head = &items[i].header;
+        index[i] = (struct pack_place){items[i].key, align(end), sizeof *head + head->payload_bytes};
+        *pieces++ = (struct piece){zeros, index[i].offset - end};
+        *pieces++ = (struct piece){head, sizeof *head};
+        *pieces++ = (struct piece){items[i].image, head->payload_bytes};
+        end = index[i].offset + index[i].bytes;
+    }
+    *header = (struct pack_header){.format = FORMAT, .count = count, .file_bytes = end};
+    memcpy(header->magic, MAGIC, sizeof MAGIC);
+    header->checksum = checksum(header, index);
+}
+
+/* The folder of a path, opened; -1 and errno when there is none. `name` is the path's last part. */
+static int open_folder(const char *path, const char **name)
+{
+    char folder[PATH_MAX] = ".";
+    const char *slash = strrchr(path, '/');
+    *name = slash ? slash + 1 : path;
+    if (**name == '\0') {
+        errno = ENOENT;
+        return -1;
+    }
+    if (slash && snprintf(folder, sizeof folder, "%.*s", (int)(*name - path), path) >= (int)sizeof folder) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    return open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+int pack_write(const char *path, struct pack_item *items, size_t count)
+{
+    struct pack_header header;
+    struct pack_place *index = calloc(count + 1, sizeof *index);
+    struct piece *pieces = calloc(2 + 3 * count, sizeof *pieces);
+    const char *name;
+    int error = ENOMEM, folder = open_folder(path, &name);
+    if (folder < 0) {
+        error = errno;
+    } else if (index && pieces) {
+        qsort(items, count, sizeof *items, compare_keys);
+        lay_out(items, (uint32_t)count, &header, index, pieces);
+        error = publish(folder, name, pieces, 2 + 3 * count);
+    }
+    if (folder >= 0)
+        close(folder);
+    free(index);
+    free(pieces);
+    return error;
+}
+
+int pack_folder_check(const char *path)
+{
+    const char *name;
+    int folder = open_folder(path, &name);
+    int error = folder >= 0 && faccessat(folder, ".", W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
+    if (folder >= 0)
+        close(folder);
+    return error;
+}
