@@ -414,10 +414,12 @@ typedef void (*dg_progress_fn)(void *user, int64_t done, int64_t total, const ch
  * and *cached (both may be NULL) how many distinct kernels had to be compiled and how many were there already.
  *
  * `pack` names a file that gets these kernels too, besides those that it holds already; it is made if there is none,
- * and replaced whole, so one process at a time should write to it. Where the environment variable DG_PACK names packs
+ * and replaced whole. Where the environment variable DG_PACK names packs
  * (':' between several), their kernels are used without a cache, a compiler or a writable file system, also when
- * DG_SETTING_COMPILE is 0. A kernel is found there only if this library would compile the same text: another version's
- * pack is passed over kernel by kernel, as is what is damaged (DG_JIT_DEBUG tells).
+ * DG_SETTING_COMPILE is 0: dg_gemm's, for the types and scale layouts that were asked for here, and with a driver as
+ * new as their compiler's. Such a file is code, to be trusted like a library. A kernel is found there only if this
+ * library would compile the same text: another version's pack is passed over kernel by kernel, as is what is damaged
+ * (DG_JIT_DEBUG tells).
  *
  * Fails with DG_ERROR_INVALID_ARGUMENT, the kernels' statuses, without a target the GPU's, and
  * with DG_ERROR_IO when the pack cannot be written or its place holds another file; without a pack, when a kernel

@@ -15,9 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Older compilers make slower code of the FP8 kernels: their entries are remade when a newer one is at hand. */
-enum { NVRTC_GOOD = 12090 };
-
 /* ---- Cache and compiler ------------------------------------------------------------------------------------------ */
 
 /*

@@ -4,7 +4,8 @@
 
 #include "core/status.h"
 
-enum { NVRTC_OLDEST = 12030, NVRTC_PATH_BYTES = 4096 };
+/* Compilers before NVRTC_GOOD make slower code of the FP8 kernels: it is remade when a newer one is at hand. */
+enum { NVRTC_OLDEST = 12030, NVRTC_GOOD = 12090, NVRTC_PATH_BYTES = 4096 };
 
 struct nvrtc {
     int32_t version; /* 13000 for 13.0 */

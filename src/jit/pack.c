@@ -1,6 +1,7 @@
 #include "jit/pack.h"
 
 #include "core/log.h"
+#include "jit/nvrtc.h"
 #include "jit/pack_file.h"
 
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- The packs of this process ----------------------------------------------------------------------------------- */
 
@@ -77,6 +79,15 @@ static bool find_in(const struct loaded *from, const struct jit_unit *unit, stru
     return true;
 }
 
+static bool is_readable(const struct jit_unit *unit, const struct cache_entry *entry, const char *path)
+{
+    const bool readable = jit_unit_can_load(unit, entry->compiler);
+    if (!readable)
+        log_line(ENV_JIT_DEBUG, "pack: %s has %s by NVRTC %d.%d, which is too new for the driver", path, unit->kernel,
+                 entry->compiler / 1000, entry->compiler % 1000 / 10);
+    return readable;
+}
+
 bool pack_find(const struct jit_unit *unit, struct cache_entry *entry)
 {
     bool found = false;
@@ -85,13 +96,12 @@ bool pack_find(const struct jit_unit *unit, struct cache_entry *entry)
         const size_t length = strcspn(path, ":");
         const struct loaded *from = length ? get(path, length) : NULL;
         struct cache_entry other;
-        if (!from || !find_in(from, unit, &other))
+        if (!from || !find_in(from, unit, &other) || !is_readable(unit, &other, from->path))
             continue;
-        const bool readable = jit_unit_can_load(unit, other.compiler);
-        if (readable || !found)
+        if (!found || other.compiler >= NVRTC_GOOD)
             *entry = other;
         found = true;
-        if (readable)
+        if (entry->compiler >= NVRTC_GOOD)
             break;
     }
     return found;
@@ -121,6 +131,9 @@ static dg_status finish(const char *path, int error)
 dg_status pack_check(const char *path)
 {
     struct pack old;
+    if (*path == '\0' || strchr(path, ':'))
+        return fail(DG_ERROR_INVALID_ARGUMENT,
+                    "pack is \"%s\"; wanted a path without ':', which DG_PACK could not name", path);
     CHECK(open_old(path, &old));
     pack_close(&old);
     return finish(path, pack_folder_check(path));
@@ -154,14 +167,21 @@ static size_t merge(const struct pack *old, const char *path, int32_t arch, cons
 dg_status pack_add(const char *path, int32_t arch, const struct jit_cubin *cubins, size_t count)
 {
     struct pack old;
-    CHECK(open_old(path, &old));
-    struct pack_item *items = calloc(count + old.count + 1, sizeof *items);
+    struct pack_item *items = NULL;
     int error = ENOMEM;
-    if (items)
-        error = pack_write(path, items, merge(&old, path, arch, cubins, count, items));
+    const int lock_file = pack_lock(path); /* else another's kernels could get lost */
+    dg_status status = open_old(path, &old);
+    if (status == DG_SUCCESS) {
+        items = calloc(count + old.count + 1, sizeof *items);
+        if (items)
+            error = pack_write(path, items, merge(&old, path, arch, cubins, count, items));
+        status = finish(path, error);
+    }
     free(items);
     pack_close(&old);
-    return finish(path, error);
+    if (lock_file >= 0)
+        close(lock_file);
+    return status;
 }
 
 /* ---- The public question ----------------------------------------------------------------------------------------- */

@@ -1,13 +1,13 @@
 /*
- * Packs: many compiled kernels in one file, made ahead of time and used as it lies there, mapped and read-only.
+ * Packs: many compiled kernels in one file, made ahead of time. It is read whole, once per process.
  *
  * The key is the cache's: a hash of kernel texts, options and architecture. So a pack of another version of the library
  * holds no key that this one asks for, where the text differs, and is a miss. The compiler's version is not in the key
  * but in the entry, hence a look-up needs no compiler: what one at hand would do better, jit.c decides as for the
  * cache.
  *
- * What is wrong with a pack makes it, or its one kernel, a miss, and DG_JIT_DEBUG tells about it. A pack may be
- * replaced while it is used, as publish() does, but not written to in place: like a shared library, it is mapped.
+ * What is wrong with a pack makes it, or its one kernel, a miss, and DG_JIT_DEBUG tells about it. What becomes of the
+ * file later does not matter.
  */
 #ifndef JIT_PACK_H
 #define JIT_PACK_H
@@ -15,9 +15,9 @@
 #include "jit/cache.h"
 
 /*
- * The unit's kernel from the packs in DG_PACK: the first that its driver can read, else the first. The entry's image
- * lies in the mapped file, for the life of the process. Each file is opened once per process. Safe from any number of
- * threads, and across forks.
+ * The unit's kernel from the packs in DG_PACK: the first of those made by a good compiler (NVRTC_GOOD) that the driver
+ * can read, else the first that it can read. The entry's image stays for the life of the process. Each file is opened
+ * once per process. Safe from any number of threads, and across forks.
  */
 bool pack_find(const struct jit_unit *unit, struct cache_entry *entry);
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -50,7 +50,7 @@ static bool is_inside(const struct pack *pack, const struct pack_place *place)
            place->bytes <= pack->bytes - place->offset;
 }
 
-/* What is wrong with a mapped file; NULL if nothing, and then its index is set. */
+/* What is wrong with a file that was read; NULL if nothing, and then its index is set. */
 static const char *find_damage(struct pack *pack)
 {
     const struct pack_place *index = (const void *)(pack->file + sizeof(struct pack_header));
@@ -74,26 +74,41 @@ static const char *find_damage(struct pack *pack)
 
 void pack_close(struct pack *pack)
 {
-    if (pack->file)
-        munmap(pack->file, pack->bytes);
+    free(pack->file);
     memset(pack, 0, sizeof *pack);
 }
 
-static const char *map_file(struct pack *pack, int file)
+static bool read_all(int file, unsigned char *data, size_t bytes)
+{
+    size_t have = 0;
+    while (have < bytes) {
+        const ssize_t got = read(file, data + have, bytes - have);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        have += (size_t)got;
+    }
+    return true;
+}
+
+/* All of it: what was checked is what is used, whatever becomes of the file. */
+static const char *read_file(struct pack *pack, int file)
 {
     struct stat info;
-    void *mapped;
     if (fstat(file, &info) != 0)
         return strerror(errno);
     if (!S_ISREG(info.st_mode))
         return "it is no regular file";
     if (info.st_size < (off_t)sizeof(struct pack_header))
         return "it is too short";
-    mapped = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0);
-    if (mapped == MAP_FAILED)
-        return strerror(errno);
-    pack->file = mapped;
     pack->bytes = (size_t)info.st_size;
+    pack->file = malloc(pack->bytes);
+    if (pack->file == NULL)
+        return strerror(ENOMEM);
+    errno = 0;
+    if (!read_all(file, pack->file, pack->bytes))
+        return errno ? strerror(errno) : "it became shorter while it was read";
     return find_damage(pack);
 }
 
@@ -104,7 +119,7 @@ const char *pack_open(const char *path, struct pack *pack)
     memset(pack, 0, sizeof *pack);
     if (file < 0)
         return strerror(errno);
-    reason = map_file(pack, file);
+    reason = read_file(pack, file);
     close(file);
     if (reason)
         pack_close(pack);
@@ -192,6 +207,15 @@ int pack_write(const char *path, struct pack_item *items, size_t count)
     free(index);
     free(pieces);
     return error;
+}
+
+int pack_lock(const char *path)
+{
+    const char *name;
+    const int folder = open_folder(path, &name);
+    while (folder >= 0 && flock(folder, LOCK_EX) != 0 && errno == EINTR) {
+    }
+    return folder;
 }
 
 int pack_folder_check(const char *path)

@@ -5,7 +5,8 @@
  *     index     key, offset and size of every entry; keys ascend, so that one is found by halving
  *     entries   as in the cache (entry.h), each at a multiple of 64, in the index's order
  *
- * Nothing is trusted: header, index and size are checked when a pack is opened, an entry's checksum when it is wanted.
+ * A pack is read whole when it is opened, and its header, index and size are checked; an entry's checksum when it is
+ * wanted. That finds damage, not malice: a pack is code, to be trusted like a shared library.
  */
 #ifndef JIT_PACK_FILE_H
 #define JIT_PACK_FILE_H
@@ -20,7 +21,7 @@ struct pack_place {
 
 /* Zeros are an empty pack. */
 struct pack {
-    unsigned char *file; /* mapped */
+    unsigned char *file; /* its contents */
     size_t bytes, count;
     const struct pack_place *index;
 };
@@ -32,7 +33,7 @@ struct pack_item {
     void *image; /* of header.payload_bytes */
 };
 
-/* Map a file. Returns the reason why not, and then the pack is an empty one. */
+/* Read a file. Returns the reason why not, and then the pack is an empty one. */
 const char *pack_open(const char *path, struct pack *pack);
 void pack_close(struct pack *pack);
 
@@ -43,6 +44,10 @@ bool pack_item_read(const struct pack *pack, const struct pack_place *place, con
 
 /* Sort the items and publish them as a pack. Returns 0, or the errno of why not. */
 int pack_write(const char *path, struct pack_item *items, size_t count);
+
+/* Wait until nobody else adds to packs in the path's folder. close() ends that; -1 (no folder, no locks) is no error.
+ */
+int pack_lock(const char *path);
 
 /* 0 if the folder is one that a pack can be written to; else the errno of why not. */
 int pack_folder_check(const char *path);

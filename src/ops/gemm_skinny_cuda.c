@@ -6,29 +6,37 @@
 #include <stdio.h>
 #include <string.h>
 
-/* It takes what sm90_fp8_gemm_1d2d takes, if it is expected to be faster. */
-static struct text refusal(const struct gemm_problem *p, const struct gemm_terms *terms)
+/* Where sm90_fp8_gemm_1d2d is expected to be faster. */
+static struct text refuse_slower(const struct gemm_problem *p, const struct gemm_terms *terms)
 {
-    struct text out = gemm_1d2d_refusal(p, terms->device, terms->batch_invariant);
+    struct text out = {""};
     struct gemm_skinny_plan skinny;
-    struct gemm_1d2d_plan other;
-    if (out.s[0])
-        return out;
-    if (terms->batch_invariant)
-        snprintf(out.s, sizeof out.s, "how K is split depends on M, which batch_invariant rules out");
-    else if (p->m > GEMM_SKINNY_MOST_ROWS)
-        snprintf(out.s, sizeof out.s, "M is %lld; it takes %d at most", (long long)p->m, (int)GEMM_SKINNY_MOST_ROWS);
-    else if (!gemm_skinny_choose(p, terms->device, terms->num_sms, &skinny))
+    struct gemm_1d2d_plan other = {0};
+    if (!gemm_skinny_choose(p, terms->device, terms->num_sms, &skinny)) {
         snprintf(out.s, sizeof out.s, "no tile fits into %d bytes of shared memory",
                  (int)terms->device->smem_bytes_per_block);
-    if (out.s[0])
         return out;
+    }
     if (p->m <= GEMM_SKINNY_ALWAYS)
         return out;
     gemm_1d2d_choose(p, terms->device, terms->num_sms, &other);
     if (other.cycles < skinny.cycles)
         snprintf(out.s, sizeof out.s, "%.1f us are expected, and %.1f of sm90_fp8_gemm_1d2d", skinny.cycles / 1700,
                  other.cycles / 1700);
+    return out;
+}
+
+static struct text refusal(const struct gemm_problem *p, const struct gemm_terms *terms)
+{
+    struct text out = gemm_1d2d_refusal(p, terms->device, terms->batch_invariant); /* it takes what that kernel takes */
+    if (out.s[0])
+        return out;
+    if (terms->batch_invariant)
+        snprintf(out.s, sizeof out.s, "how K is split depends on M, which batch_invariant rules out");
+    else if (p->m > GEMM_SKINNY_MOST_ROWS)
+        snprintf(out.s, sizeof out.s, "M is %lld; it takes %d at most", (long long)p->m, (int)GEMM_SKINNY_MOST_ROWS);
+    else
+        out = refuse_slower(p, terms);
     return out;
 }
 

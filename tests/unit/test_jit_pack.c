@@ -195,7 +195,12 @@ TEST(of_several_packs_one_that_the_driver_can_read_serves)
     EXPECT_INT(found_compiler(0), 13000);
     EXPECT_INT(found_compiler(12), 12090);
     EXPECT_INT(found_compiler(13), 13000);
-    EXPECT_INT(found_compiler(11), 13000); /* none: the driver will say so */
+    EXPECT_INT(found_compiler(11), 0); /* none: the cache or a compiler may have one */
+    snprintf(list, sizeof list, "%s:", make_pack("old.pack", 0, 0, 12040));
+    snprintf(list + strlen(list), sizeof list - strlen(list), "%s", make_pack("new.pack", 0, 0, 13000));
+    setenv("DG_PACK", list, 1);
+    EXPECT_INT(found_compiler(0), 13000); /* the better one, though it comes later */
+    EXPECT_INT(found_compiler(12), 12040);
 }
 
 TEST(a_kernel_that_the_compiler_at_hand_makes_better_is_compiled)
@@ -561,11 +566,63 @@ TEST(a_pack_takes_no_other_files_place)
     expect_in_the_way(scene_path("folder"), "it is no regular file");
     expect_in_the_way(scene_path("weights/below"), "Not a directory");
     expect_in_the_way(scene_path("no/such/folder.pack"), "cannot be written: No such file or directory");
-    expect_in_the_way("", "cannot be written");
+    EXPECT_REFUSED(pack_check(""), DG_ERROR_INVALID_ARGUMENT, "pack is \"\"; wanted a path without");
+    EXPECT_REFUSED(pack_check("a:b"), DG_ERROR_INVALID_ARGUMENT, "pack is \"a:b\"");
     file = scene_read(scene_path("weights"), &bytes);
     EXPECT(bytes == 48 && memcmp(file, "precious", 8) == 0);
     free(file);
     EXPECT_INT(count_files(), 2);
+}
+
+static int32_t compiler_in(const char *path)
+{
+    setenv("DG_PACK", path, 1);
+    return found_compiler(0);
+}
+
+/* What was checked is what is used, whatever becomes of the file. */
+TEST(a_pack_in_use_may_be_cut_short_or_written_over)
+{
+    size_t bytes;
+    unsigned char *file;
+    char path[SCENE_PATH * 2];
+    scene_begin();
+    snprintf(path, sizeof path, "%s", make_pack("a.pack", 0, 2, 13000));
+    EXPECT_INT(compiler_in(path), 13000);
+    file = scene_read(path, &bytes);
+    memset(file, 0x55, bytes);
+    scene_write(path, file, bytes);
+    free(file);
+    EXPECT_INT(compiler_in(path), 13000);
+    EXPECT(truncate(path, 0) == 0);
+    EXPECT_INT(compiler_in(path), 13000);
+}
+
+static char many_path[SCENE_PATH * 2];
+
+static void *add_one(void *number)
+{
+    const int i = *(const int *)number;
+    const struct jit_cubin cubin = stand_in(i, 13000);
+    operation_begin("dg_test");
+    EXPECT_OK(pack_add(many_path, 90, &cubin, 1));
+    return NULL;
+}
+
+TEST(who_adds_at_the_same_time_loses_nothing)
+{
+    enum { ADDERS = KERNELS };
+    pthread_t threads[ADDERS];
+    int numbers[ADDERS];
+    scene_begin();
+    snprintf(many_path, sizeof many_path, "%s", scene_path("many.pack"));
+    for (int i = 0; i < ADDERS; ++i) {
+        numbers[i] = i;
+        EXPECT(pthread_create(&threads[i], NULL, add_one, &numbers[i]) == 0);
+    }
+    for (int i = 0; i < ADDERS; ++i)
+        pthread_join(threads[i], NULL);
+    EXPECT_INT(read_pack(many_path), ADDERS);
 }
 
 static void add_on_a_full_disk(void *argument)
