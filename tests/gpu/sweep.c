@@ -267,9 +267,9 @@ static void print_notes(struct candidate *c, struct timer *timer)
     double sum[NOTES] = {0};
     if (!instrumented(c))
         return;
-    double us; /* of one run with a cold cache, which leaves the notes */
+    double us; /* of some runs with a cold cache, the last of which leaves the notes */
     gpu_fill(notes, 0, NOTE_BYTES / 4, timer->stream);
-    if (!timer_round(timer, run_candidate, c, 1, &us) ||
+    if (!timer_round(timer, run_candidate, c, reps, &us) ||
         dg_copy(host, DG_CPU, notes, 0, NOTE_BYTES, timer->stream) != DG_SUCCESS)
         die("notes");
     const int warpgroups = c->plan.row == &gemm_row_sm90_fp8_gemm_1d2d ? c->plan.sm90.config.warpgroups : 1;
