@@ -85,8 +85,8 @@ DEVICE_FN void cluster_barrier(void)
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-/* The same without the last part, and without waiting for stores: enough to leave when the value of every load from
-   another block has been used. */
+/* The same without the last part, and without waiting for stores: enough after mbarrier_init_fence, and to leave when
+   the value of every load from another block has been used. */
 DEVICE_FN void cluster_barrier_relaxed(void)
 {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");

@@ -159,6 +159,7 @@ struct mbarrier {
     uint32_t slot, landings;        /* its own slot in clocks, and the time there */
     uint32_t init_slot, init_clock; /* who initialised it when */
     bool published;                 /* fenced after that */
+    bool announced;                 /* and then the threads of the cluster have met, so all know of it */
     uint32_t *gathered, *completed; /* clocks: of all arrivals, of those until the latest phase's end */
     struct thread *waiting;
 };

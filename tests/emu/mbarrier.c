@@ -55,7 +55,7 @@ void mbarrier_init(uint64_t *pointer, uint32_t arrivals)
     bar->block = block;
     bar->offset = offset;
     bar->live = true;
-    bar->published = false;
+    bar->published = bar->announced = false;
     bar->count = bar->pending = arrivals;
     bar->bytes = 0;
     bar->phase = 0;
@@ -94,7 +94,7 @@ struct mbarrier *emu_mbarrier_at(const struct thread *thread, struct block *bloc
         emu_wrong("%s of block %u: that block has ended", emu_place(offset).s, block->index);
     if (bar == NULL || !bar->live)
         emu_wrong("%s of block %u is no initialised mbarrier", emu_place(offset).s, block->index);
-    if (!emu_knows(thread, bar->init_slot, bar->init_clock))
+    if (!bar->announced && !emu_knows(thread, bar->init_slot, bar->init_clock))
         emu_wrong("%s of block %u was initialised by %s, but no barrier lies between that and this",
                   emu_place(offset).s, block->index, emu_slot_text(block->cluster, bar->init_slot).s);
     if (remote && !bar->published)

@@ -291,6 +291,16 @@ void named_barrier_arrive(uint32_t id, uint32_t threads)
     emu_meet(MEET_NAMED, 1u << 24 | id << 16 | threads, arrive_at_named);
 }
 
+/* A relaxed barrier orders no memory accesses, but the fence after an initialisation makes do with one. */
+static void announce_barriers(struct cluster *cluster)
+{
+    for (uint32_t rank = 0; rank < cluster->size; ++rank) {
+        struct smem *smem = &cluster->blocks[rank].smem;
+        for (int i = 0; i < smem->barrier_count; ++i)
+            smem->barriers[i].announced = smem->barriers[i].published;
+    }
+}
+
 static bool cluster_complete(struct cluster *cluster)
 {
     uint32_t alive = 0;
@@ -299,6 +309,7 @@ static bool cluster_complete(struct cluster *cluster)
     if (cluster->barrier.threads == 0 || cluster->barrier.threads != alive)
         return false;
     let_go(&cluster->barrier, cluster);
+    announce_barriers(cluster);
     return true;
 }
 
