@@ -9,18 +9,25 @@
  * Roles. A block has one producer warpgroup and WARPGROUPS math warpgroups, and stays for many tiles (persistent):
  *   producer warp 0   one thread keeps a ring of STAGES stages full with TMA: a BLOCK_M x 128 tile of A and a
  *                     BLOCK_N x 128 tile of B each
- *   producer warp 1   copies scales into the stages, 4 bytes a copy (cp.async): B's, and A's unless they lie as TMA can
- *                     load them (SFA_TMA), which is cheaper
+ *   producer warp 1   keeps a second ring full with scales, those of SPAN steps at a time: A's by TMA where they lie as
+ *                     TMA can load them (SFA_TMA), else, as B's, 4 bytes a copy (cp.async). Per step instead of per
+ *                     SPAN, copying, reporting and waiting cost a tenth of the whole
  *   math warpgroups   own 64 rows of the tile each (2 x 64 with BLOCK_M = 256): wgmma, promotion, store
  *
  * One step of the ring is one scale group of 128 k. The tensor core sums its products into `partial`, which starts
  * from zero in each step; then acc += (sfa * sfb) * partial in FP32 ("promotion"). Hopper's FP8 tensor core keeps 13
  * fraction bits of a sum, so promoting every 128 k is part of the result's meaning: do not merge steps.
  *
- * Barriers, per stage:
- *   full    one arrival of the TMA thread, with the bytes to come, and one of the scale warp
- *   empty   one arrival per math warp, of every block in the cluster: with multicast a stage may be overwritten only
- *           when no block of the cluster still reads it
+ * With PARTIALS = 2 a warpgroup has two products under way, each of 64 rows and PART_N columns, and promotes one behind
+ * the other, so the tensor core has work all the time. The assembler keeps that order only where it sees a product
+ * begin and end: across the back edge of a loop it allows what is under way to be waited for, all of it, but not one
+ * of two. Hence SPAN groups a round, and one moment in each with nothing under way.
+ *
+ * Barriers, per stage and per span of scales:
+ *   full    one arrival of the TMA thread, with the bytes to come; of scales, one of the warp that copied them, and
+ *           with SFA_TMA another with the bytes
+ *   empty   one arrival per math warp; of a stage, those of every block in the cluster: with multicast a stage may be
+ *           overwritten only when no block of the cluster still reads it
  *
  * Clusters of two blocks take neighbouring tiles and share one operand: each loads half of it and multicasts it to
  * both, which halves what the L2 cache must deliver.
@@ -30,9 +37,10 @@
  */
 #include "config.h"
 
-#if !defined(BLOCK_M) || !defined(BLOCK_N) || !defined(WARPGROUPS) || !defined(STAGES) || !defined(CLUSTER_M) ||       \
-    !defined(CLUSTER_N) || !defined(D_TYPE) || !defined(HAS_C) || !defined(SFA_TMA) || !defined(SFA_PACKED) ||         \
-    !defined(SFB_PACKED) || !defined(TMA_STORE) || !defined(STORE_COLS) || !defined(SMEM_BYTES)
+#if !defined(BLOCK_M) || !defined(BLOCK_N) || !defined(PART_N) || !defined(PARTIALS) || !defined(SPAN) ||              \
+    !defined(WARPGROUPS) || !defined(STAGES) || !defined(CLUSTER_M) || !defined(CLUSTER_N) || !defined(D_TYPE) ||      \
+    !defined(HAS_C) || !defined(SFA_TMA) || !defined(SFA_PACKED) || !defined(SFB_PACKED) || !defined(TMA_STORE) ||     \
+    !defined(STORE_COLS) || !defined(SMEM_BYTES)
 #error "config.h is incomplete"
 #endif
 
@@ -49,18 +57,23 @@
 #define THREADS (MATH_THREADS + 128)
 #define BARRIERS_MADE 8                     /* a named barrier; warpgroup i has number 1 + i */
 #define WAVES (BLOCK_M / (64 * WARPGROUPS)) /* 64-row slices per math warpgroup */
+#define PARTS (BLOCK_N / PART_N)
+#define PRODUCTS (WAVES * PARTS) /* of a warpgroup in one group of k */
 #define D_BYTES (D_TYPE == TYPE_FLOAT32 ? 4 : 2)
 
 #define WGMMA_NAME_(n) wgmma_m64n##n##k32_e4m3
 #define WGMMA_NAME(n) WGMMA_NAME_(n)
-#define WGMMA WGMMA_NAME(BLOCK_N)
+#define WGMMA WGMMA_NAME(PART_N)
 
 /* Per thread, after the exchange: 64 K registers for all; a lone math warpgroup has enough from the start. */
 #define PRODUCER_REGISTERS (WARPGROUPS == 2 ? 40 : 32)
 #define MATH_REGISTERS (WARPGROUPS == 2 ? 232 : 160)
 
-/* Stages whose scales are being copied while older ones are reported full. */
-#define IN_FLIGHT (STAGES / 2)
+/* Spans of scales in shared memory, and of them those being copied while older ones are reported full. */
+#define SPANS 3
+#define IN_FLIGHT 1
+#define SFA_WORDS (SFA_PACKED ? 1 : SPAN) /* per row and span; a packed word is four groups' */
+#define SFB_WORDS (SFB_PACKED ? 1 : SPAN)
 
 /* N tiles start at multiples of BLOCK_N, so they meet the edges of B's 128-blocks in multiples of SPLIT_STEP columns,
    and not at all if BLOCK_N divides 128. */
@@ -72,9 +85,9 @@ struct smem {
 #if TMA_STORE
     uint8_t d[WARPGROUPS][2][64 * STORE_COLS * D_BYTES];
 #endif
-    uint32_t sfa[STAGES][BLOCK_M]; /* as they came: the bits of a float, or a word of four UE8M0 */
-    uint32_t sfb[STAGES][2];       /* of the one or two 128-blocks of N that the tile touches */
-    uint64_t full[STAGES], empty[STAGES];
+    uint32_t sfa[SPANS][SFA_WORDS][BLOCK_M]; /* as they came: the bits of a float, or a word of four UE8M0 */
+    uint32_t sfb[SPANS][SFB_WORDS][2];       /* of the one or two 128-blocks of N that the tile touches */
+    uint64_t full[STAGES], empty[STAGES], scales_full[SPANS], scales_empty[SPANS];
 };
 STATIC_CHECK((sizeof(struct smem) + 127) / 128 * 128 == SMEM_BYTES, "the plan and the kernel disagree on smem");
 
@@ -120,7 +133,7 @@ DEVICE_FN void load_operand(const struct tensor_map *map, uint64_t *full, uint8_
     }
 }
 
-DEVICE_FN void produce_operands(struct smem *s, const struct gemm_1d2d_args *args)
+DEVICE_FN struct ring produce_operands(struct smem *s, const struct gemm_1d2d_args *args)
 {
     struct ring ring = ring_begin();
     FOR_EACH_TILE(args, index)
@@ -134,53 +147,89 @@ DEVICE_FN void produce_operands(struct smem *s, const struct gemm_1d2d_args *arg
             load_operand(&args->a, full, s->a[ring.stage], block * GROUP, tile.row, tile.batch, CLUSTER_N, BLOCK_M, 0);
             load_operand(&args->b, full, s->b[ring.stage], block * GROUP, tile.col, tile.batch, CLUSTER_M, BLOCK_N,
                          args->sched.m_tiles <= 2);
-            if (SFA_TMA)
-                tma_load(&args->scales, full, s->sfa[ring.stage], tile.row, SFA_PACKED ? block / 4 : block, tile.batch);
             ring_advance(&ring, STAGES);
         }
+    }
+    return ring;
+}
+
+/* No block leaves while another may still signal it: the last signals are that all its stages are empty. */
+DEVICE_FN void await_last_signals(struct smem *s, struct ring ring)
+{
+#pragma unroll 1
+    for (int i = 0; i < STAGES; ++i) {
+        mbarrier_wait(&s->empty[ring.stage], ring.phase ^ 1);
+        ring_advance(&ring, STAGES);
     }
 }
 
 /* ---- Producer: scales ---------------------------------------------------------------------------------------- */
 
-/* Where a lane's scales of the coming step are: of A's rows lane, lane + 32, ... of the tile, of N's block `lane`. */
+/* Where a lane's scales of the coming span are. */
 struct scale_source {
-    const uint32_t *a, *b;
-    int32_t rows_left; /* that exist from the lane's first on */
+    const uint32_t *a, *b; /* of A's rows lane, lane + 32, ... of the tile; of one 128-block of N and one group */
+    int32_t rows_left;     /* that exist from the lane's first on */
     int b_exists;
 };
 
 DEVICE_FN struct scale_source scale_source_of(const struct gemm_1d2d_args *args, const struct tile *tile)
 {
-    const int32_t lane = (int32_t)lane_index(), n_block = tile->col / GROUP + lane;
+    const int32_t lane = (int32_t)lane_index(), n_block = tile->col / GROUP + lane % 2;
     struct scale_source source;
     source.a = (const uint32_t *)args->sfa.data + tile->batch * args->sfa.batch_stride +
                (tile->row + lane) * args->sfa.row_stride;
-    source.b = (const uint32_t *)args->sfb.data + tile->batch * args->sfb.batch_stride + n_block * args->sfb.row_stride;
+    source.b = (const uint32_t *)args->sfb.data + tile->batch * args->sfb.batch_stride +
+               n_block * args->sfb.row_stride + lane / 2 * args->sfb.col_stride;
     source.rows_left = args->m - tile->row - lane;
     source.b_exists = n_block * GROUP < args->n;
     return source;
 }
 
-/* Copy group `block`'s scales into the stage, zeros for rows and blocks that do not exist, and move on to the next. */
-DEVICE_FN void copy_scales(struct smem *s, const struct gemm_1d2d_args *args, struct scale_source *source,
-                           uint32_t stage, int32_t block)
+DEVICE_FN void copy_a_scales(struct smem *s, const struct gemm_1d2d_args *args, struct scale_source *source,
+                             uint32_t span, int32_t block)
+{
+#pragma unroll
+    for (int group = 0; group < SFA_WORDS; ++group) {
+        const uint32_t *a = source->a;
+#pragma unroll
+        for (int i = 0; i < BLOCK_M / 32; ++i) {
+            copy_async_4(&s->sfa[span][group][32 * i + lane_index()], a,
+                         32 * i < source->rows_left && block + group < args->k_blocks);
+            a += 32 * args->sfa.row_stride;
+        }
+        if (!SFA_PACKED || (block + SPAN) % 4 == 0)
+            source->a += args->sfa.col_stride;
+    }
+}
+
+DEVICE_FN void copy_b_scales(struct smem *s, const struct gemm_1d2d_args *args, struct scale_source *source,
+                             uint32_t span, int32_t block)
 {
     const uint32_t lane = lane_index();
-#if !SFA_TMA
-    const uint32_t *a = source->a;
-#pragma unroll
-    for (int i = 0; i < BLOCK_M / 32; ++i) {
-        copy_async_4(&s->sfa[stage][32 * i + lane], a, 32 * i < source->rows_left);
-        a += 32 * args->sfa.row_stride;
-    }
-    if (!SFA_PACKED || block % 4 == 3)
-        source->a += args->sfa.col_stride;
-#endif
-    if (lane < 2)
-        copy_async_4(&s->sfb[stage][lane], source->b, source->b_exists);
-    if (!SFB_PACKED || block % 4 == 3)
+    if (lane < 2 * SFB_WORDS)
+        copy_async_4(&s->sfb[span][lane / 2][lane % 2], source->b,
+                     source->b_exists && block + (int32_t)(lane / 2) < args->k_blocks);
+    if (!SFB_PACKED)
+        source->b += SPAN * args->sfb.col_stride;
+    else if ((block + SPAN) % 4 == 0)
         source->b += args->sfb.col_stride;
+}
+
+/* Start to copy the scales of groups block, block + 1, ..., zeros for what does not exist. */
+DEVICE_FN void copy_scales(struct smem *s, const struct gemm_1d2d_args *args, const struct tile *tile,
+                           struct scale_source *source, uint32_t span, int32_t block)
+{
+#if SFA_TMA
+    if (lane_index() == 0) {
+        mbarrier_arrive_expect(&s->scales_full[span], SFA_WORDS * BLOCK_M * 4);
+        tma_load(&args->scales, &s->scales_full[span], s->sfa[span][0], tile->row, SFA_PACKED ? block / 4 : block,
+                 tile->batch);
+    }
+#else
+    (void)tile;
+    copy_a_scales(s, args, source, span, block);
+#endif
+    copy_b_scales(s, args, source, span, block);
     copy_async_commit();
 }
 
@@ -188,12 +237,12 @@ DEVICE_FN void scales_have_come(struct smem *s, struct ring *ring)
 {
     warp_barrier();
     if (lane_index() == 0)
-        mbarrier_arrive(&s->full[ring->stage]);
-    ring_advance(ring, STAGES);
+        mbarrier_arrive(&s->scales_full[ring->stage]);
+    ring_advance(ring, SPANS);
 }
 
-/* Copies run IN_FLIGHT stages ahead of the one that is reported full; arriving once per stage is cheaper than once per
-   lane. IN_FLIGHT < STAGES, since the stage that is waited for becomes empty only after an older one was full. */
+/* Copies run IN_FLIGHT spans ahead of the one that is reported full; arriving once per span is cheaper than once per
+   lane. The span that is waited for becomes empty only after the one SPANS before it was full. */
 DEVICE_FN void produce_scales(struct smem *s, const struct gemm_1d2d_args *args)
 {
     struct ring ring = ring_begin(), come = ring_begin();
@@ -203,10 +252,10 @@ DEVICE_FN void produce_scales(struct smem *s, const struct gemm_1d2d_args *args)
         const struct tile tile = tile_at(args, index);
         struct scale_source source = scale_source_of(args, &tile);
 #pragma unroll 1
-        for (int32_t block = 0; block < args->k_blocks; ++block) {
-            mbarrier_wait(&s->empty[ring.stage], ring.phase ^ 1);
-            copy_scales(s, args, &source, ring.stage, block);
-            ring_advance(&ring, STAGES);
+        for (int32_t block = 0; block < args->k_blocks; block += SPAN) {
+            mbarrier_wait(&s->scales_empty[ring.stage], ring.phase ^ 1);
+            copy_scales(s, args, &tile, &source, ring.stage, block);
+            ring_advance(&ring, SPANS);
             if (++in_flight > IN_FLIGHT) {
                 COPY_ASYNC_WAIT(IN_FLIGHT);
                 scales_have_come(s, &come);
@@ -232,45 +281,61 @@ struct scales {
     float of[WAVES][2][2];
 };
 
-DEVICE_FN struct scales read_scales(const struct smem *s, uint32_t stage, uint32_t warpgroup, int32_t block)
+DEVICE_FN struct scales read_scales(const struct smem *s, uint32_t span, uint32_t warpgroup, int32_t block)
 {
     const uint32_t own_row = thread_index() / 32 % 4 * 16 + lane_index() / 4;
+    const uint32_t *a = s->sfa[span][SFA_PACKED ? 0 : block % SPAN], *b = s->sfb[span][SFB_PACKED ? 0 : block % SPAN];
     struct scales scales;
 #pragma unroll
     for (int i = 0; i < WAVES * 2; ++i) {
         const uint32_t row = (i / 2 * WARPGROUPS + warpgroup) * 64 + own_row + i % 2 * 8;
-        const float a = scale_value(load_smem_u32(&s->sfa[stage][row]), SFA_PACKED, block);
-        scales.of[i / 2][i % 2][0] = a * scale_value(load_smem_u32(&s->sfb[stage][0]), SFB_PACKED, block);
+        const float of_a = scale_value(load_smem_u32(&a[row]), SFA_PACKED, block);
+        scales.of[i / 2][i % 2][0] = of_a * scale_value(load_smem_u32(&b[0]), SFB_PACKED, block);
         scales.of[i / 2][i % 2][1] =
-            SPLIT_STEP < 128 ? a * scale_value(load_smem_u32(&s->sfb[stage][1]), SFB_PACKED, block) : 0.0f;
+            SPLIT_STEP < 128 ? of_a * scale_value(load_smem_u32(&b[1]), SFB_PACKED, block) : 0.0f;
     }
     return scales;
 }
 
+/* A product's number says which: slices of 64 rows from the top, in each the parts from the left. */
+DEVICE_FN int wave_of(int product)
+{
+    return product / PARTS;
+}
+
+DEVICE_FN int part_of(int product)
+{
+    return product % PARTS;
+}
+
 /* acc += scale * partial; columns below `split` belong to the first 128-block of N, the others to the second. */
-DEVICE_FN void promote(float *acc, const float *partial, const float (*scale)[2], int split)
+DEVICE_FN void promote(float (*acc)[BLOCK_N / 2], const float *partial, const float (*scale)[2], int product, int split)
 {
+    float *sum = acc[wave_of(product)] + part_of(product) * PART_N / 2;
 #pragma unroll
-    for (int i = 0; i < BLOCK_N / 2; ++i)
-        acc[i] = multiply_add(scale[i / 2 % 2][i / 4 * 8 < split ? 0 : 1], partial[i], acc[i]);
+    for (int i = 0; i < PART_N / 2; ++i) {
+        const int col = part_of(product) * PART_N + i / 4 * 8;
+        const float first = scale[i / 2 % 2][0], second = scale[i / 2 % 2][1];
+        const float factor = SPLIT_STEP == 128 || col / SPLIT_STEP * SPLIT_STEP < split ? first : second;
+        sum[i] = multiply_add(factor, partial[i], sum[i]);
+    }
 }
 
-/* `split` is the same for the whole block, so one of the unrolled promotions runs. */
-DEVICE_FN void promote_slice(float *acc, const float *partial, const float (*scale)[2], int split)
-{
-#pragma unroll
-    for (int i = SPLIT_STEP; i <= 128; i += SPLIT_STEP)
-        if (SPLIT_STEP == 128 || split == i)
-            promote(acc, partial, scale, i);
-}
+#define WGMMAS (GROUP / 32)
 
-/* partial = one slice's products of one group of 128 k, not waited for. */
-DEVICE_FN void multiply_slice(float *partial, uint32_t a, uint32_t b)
+/* The wgmmas first .. end - 1 of the WGMMAS that make up a product of one group of 128 k, not waited for. */
+DEVICE_FN void multiply(float *partial, const struct smem *s, uint32_t stage, uint32_t warpgroup, int product,
+                        int first, int end)
 {
-    wgmma_pin(partial, BLOCK_N / 2);
-    wgmma_fence();
+    const uint32_t a = wgmma_tile(s->a[0] + warpgroup * 64 * GROUP) +
+                       (stage * BLOCK_M + (uint32_t)wave_of(product) * WARPGROUPS * 64) * (GROUP / 16);
+    const uint32_t b = wgmma_tile(s->b[0]) + (stage * BLOCK_N + (uint32_t)part_of(product) * PART_N) * (GROUP / 16);
+    if (first == 0) {
+        wgmma_pin(partial, PART_N / 2);
+        wgmma_fence();
+    }
 #pragma unroll
-    for (int k = 0; k < GROUP / 32; ++k)
+    for (int k = first; k < end; ++k)
         WGMMA(partial, wgmma_descriptor(a + 2 * k), wgmma_descriptor(b + 2 * k), k > 0);
     wgmma_commit();
 }
@@ -285,31 +350,138 @@ DEVICE_FN void release_stage(uint64_t *empty)
     }
 }
 
+/* After all lanes have met behind their last read. */
+DEVICE_FN void release_scales(struct smem *s, struct ring *spans)
+{
+    if (lane_index() == 0)
+        mbarrier_arrive(&s->scales_empty[spans->stage]);
+    ring_advance(spans, SPANS);
+}
+
+/* Where a math warpgroup is in both rings. */
+struct place {
+    struct ring stages, spans;
+};
+
+/* One group, each product promoted before the next begins. */
+DEVICE_FN void add_group(struct smem *s, uint32_t warpgroup, int32_t block, int split, struct place *place,
+                         float (*acc)[BLOCK_N / 2], float *partial)
+{
+    const uint32_t stage = place->stages.stage;
+    mbarrier_wait(&s->full[stage], place->stages.phase);
+    const struct scales scales = read_scales(s, place->spans.stage, warpgroup, block);
+#pragma unroll
+    for (int i = 0; i < PRODUCTS; ++i) {
+        multiply(partial, s, stage, warpgroup, i, 0, WGMMAS);
+        WGMMA_WAIT(0);
+        wgmma_pin(partial, PART_N / 2);
+        if (i == PRODUCTS - 1)
+            release_stage(&s->empty[stage]);
+        promote(acc, partial, scales.of[wave_of(i)], i, split);
+    }
+    ring_advance(&place->stages, STAGES);
+}
+
+/* A span of groups, or what is left of K. */
+DEVICE_FN void add_groups(struct smem *s, uint32_t warpgroup, int32_t block, int32_t count, int split,
+                          struct place *place, float (*acc)[BLOCK_N / 2], float *partial)
+{
+    mbarrier_wait(&s->scales_full[place->spans.stage], place->spans.phase);
+#pragma unroll 1
+    for (int32_t i = 0; i < count; ++i)
+        add_group(s, warpgroup, block + i, split, place, acc, partial);
+    release_scales(s, &place->spans);
+}
+
+#if PARTIALS == 2
+/* The last product of a group, while it is under way or waits for promotion in the second partial sum. */
+struct pending {
+    int there;
+    uint32_t stage; /* to release when it is done */
+    float scale[2][2];
+};
+
+DEVICE_FN void finish_pending(struct smem *s, const struct pending *pending, float *partial)
+{
+    WGMMA_WAIT(0);
+    wgmma_pin(partial, PART_N / 2);
+    if (pending->there)
+        release_stage(&s->empty[pending->stage]);
+}
+
+/* A span of groups: every product begins before the one before it, `pending` at first, is promoted. Only its first
+   wgmma is issued before that is waited for: the others would have to queue, and the promotion behind them. */
+DEVICE_FN void add_span(struct smem *s, uint32_t warpgroup, int32_t block, int split, struct place *place,
+                        float (*acc)[BLOCK_N / 2], float (*partial)[PART_N / 2], struct pending *pending)
+{
+    struct scales scales;
+    mbarrier_wait(&s->scales_full[place->spans.stage], place->spans.phase);
+#pragma unroll
+    for (int i = 0; i < SPAN * PRODUCTS; ++i) {
+        const int product = i % PRODUCTS, before = (i + PRODUCTS - 1) % PRODUCTS;
+        const uint32_t stage = place->stages.stage;
+        if (product == 0) {
+            mbarrier_wait(&s->full[stage], place->stages.phase);
+            scales = read_scales(s, place->spans.stage, warpgroup, block + i / PRODUCTS);
+        }
+        if (i == 0)
+            finish_pending(s, pending, partial[1]);
+        multiply(partial[i % 2], s, stage, warpgroup, product, 0, 1);
+        if (i > 0) {
+            WGMMA_WAIT(1);
+            wgmma_pin(partial[1 - i % 2], PART_N / 2);
+            if (product == 0)
+                release_stage(&s->empty[pending->stage]);
+        }
+        multiply(partial[i % 2], s, stage, warpgroup, product, 1, WGMMAS);
+        if (i == SPAN * PRODUCTS - 1)
+            release_scales(s, &place->spans);
+        promote(acc, partial[1 - i % 2], pending->scale, before, split);
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+            pending->scale[j / 2][j % 2] = scales.of[wave_of(product)][j / 2][j % 2];
+        pending->stage = stage;
+        if (product == PRODUCTS - 1)
+            ring_advance(&place->stages, STAGES);
+    }
+    pending->there = 1;
+}
+
+/* All whole spans of a tile; how many groups that were. */
+DEVICE_FN int32_t add_spans(struct smem *s, int32_t k_blocks, uint32_t warpgroup, int split, struct place *place,
+                            float (*acc)[BLOCK_N / 2], float (*partial)[PART_N / 2])
+{
+    struct pending pending = {0, 0, {{0.0f, 0.0f}, {0.0f, 0.0f}}};
+    int32_t block = 0;
+#pragma unroll
+    for (int i = 0; i < PART_N / 2; ++i)
+        partial[1][i] = 0.0f; /* the first promotion adds zero */
+#pragma unroll 1
+    for (; block + SPAN <= k_blocks; block += SPAN)
+        add_span(s, warpgroup, block, split, place, acc, partial, &pending);
+    finish_pending(s, &pending, partial[1]);
+    promote(acc, partial[1], pending.scale, PRODUCTS - 1, split);
+    return block;
+}
+#endif
+
 /* All steps of one tile: acc = the sum over k groups. */
 DEVICE_FN void accumulate_tile(struct smem *s, const struct gemm_1d2d_args *args, const struct tile *tile,
-                               uint32_t warpgroup, struct ring *ring, float (*acc)[BLOCK_N / 2], float *partial)
+                               uint32_t warpgroup, struct place *place, float (*acc)[BLOCK_N / 2],
+                               float (*partial)[PART_N / 2])
 {
-    const uint32_t a_tiles = wgmma_tile(s->a[0] + warpgroup * 64 * GROUP), b_tiles = wgmma_tile(s->b[0]);
     const int split = GROUP - tile->col % GROUP;
+    int32_t block = 0;
 #pragma unroll
     for (int i = 0; i < WAVES * BLOCK_N / 2; ++i)
         acc[i / (BLOCK_N / 2)][i % (BLOCK_N / 2)] = 0.0f;
+#if PARTIALS == 2
+    block = add_spans(s, args->k_blocks, warpgroup, split, place, acc, partial);
+#endif
 #pragma unroll 1
-    for (int32_t block = 0; block < args->k_blocks; ++block) {
-        const uint32_t a = a_tiles + ring->stage * (BLOCK_M * GROUP / 16);
-        const uint32_t b = b_tiles + ring->stage * (BLOCK_N * GROUP / 16);
-        mbarrier_wait(&s->full[ring->stage], ring->phase);
-        const struct scales scales = read_scales(s, ring->stage, warpgroup, block);
-#pragma unroll
-        for (int wave = 0; wave < WAVES; ++wave) {
-            multiply_slice(partial, a + wave * (WARPGROUPS * 64 * GROUP / 16), b);
-            WGMMA_WAIT(0);
-            wgmma_pin(partial, BLOCK_N / 2);
-            if (wave == WAVES - 1)
-                release_stage(&s->empty[ring->stage]);
-            promote_slice(acc[wave], partial, scales.of[wave], split);
-        }
-        ring_advance(ring, STAGES);
+    for (; block < args->k_blocks; block += SPAN) {
+        const int32_t left = args->k_blocks - block;
+        add_groups(s, warpgroup, block, left < SPAN ? left : SPAN, split, place, acc, partial[0]);
     }
 }
 
@@ -358,16 +530,16 @@ DEVICE_FN void finish_slice(struct smem *s, const struct gemm_1d2d_args *args, f
 
 DEVICE_FN void consume(struct smem *s, const struct gemm_1d2d_args *args, uint32_t warpgroup)
 {
-    float acc[WAVES][BLOCK_N / 2], partial[BLOCK_N / 2];
-    struct ring ring = ring_begin();
+    float acc[WAVES][BLOCK_N / 2], partial[PARTIALS][PART_N / 2];
+    struct place place = {ring_begin(), ring_begin()};
     uint32_t turn = 0; /* of the staging buffers */
 #pragma unroll
-    for (int i = 0; i < BLOCK_N / 2; ++i)
-        partial[i] = 0.0f;
+    for (int i = 0; i < PARTIALS * PART_N / 2; ++i)
+        partial[i / (PART_N / 2)][i % (PART_N / 2)] = 0.0f;
     FOR_EACH_TILE(args, index)
     {
         const struct tile tile = tile_at(args, index);
-        accumulate_tile(s, args, &tile, warpgroup, &ring, acc, partial);
+        accumulate_tile(s, args, &tile, warpgroup, &place, acc, partial);
 #pragma unroll
         for (int wave = 0; wave < WAVES; ++wave)
             finish_slice(s, args, acc[wave], warpgroup, &turn, tile.row + (int32_t)(wave * WARPGROUPS + warpgroup) * 64,
@@ -389,8 +561,12 @@ DEVICE_FN void make_barriers(struct smem *s, const struct gemm_1d2d_args *args)
     if (TMA_STORE)
         tma_prefetch_map(&args->d);
     for (int i = 0; i < STAGES; ++i) {
-        mbarrier_init(&s->full[i], 2);
+        mbarrier_init(&s->full[i], 1);
         mbarrier_init(&s->empty[i], CLUSTER * WARPGROUPS * 4);
+    }
+    for (int i = 0; i < SPANS; ++i) {
+        mbarrier_init(&s->scales_full[i], 1 + SFA_TMA);
+        mbarrier_init(&s->scales_empty[i], WARPGROUPS * 4);
     }
     mbarrier_init_fence();
 }
@@ -404,7 +580,7 @@ DEVICE_FN void set_up(struct smem *s, const struct gemm_1d2d_args *args, uint32_
         make_barriers(s, args);
     warp_barrier();
     if (CLUSTER > 1)
-        cluster_barrier();
+        cluster_barrier_relaxed();
     else if (loading)
         named_barrier_arrive(BARRIERS_MADE, THREADS);
     else
@@ -422,8 +598,10 @@ KERNEL(sm90_fp8_gemm_1d2d, THREADS, struct gemm_1d2d_args)
             REGISTERS_RELEASE(PRODUCER_REGISTERS);
         if (warp % 4 == 0) {
             if (lane_index() == 0) {
-                produce_operands(s, &args);
+                const struct ring ring = produce_operands(s, &args);
                 grid_dependency_launch(); /* the last loads are on their way: the next kernel may come */
+                if (CLUSTER > 1)
+                    await_last_signals(s, ring);
             }
         } else if (warp % 4 == 1) {
             produce_scales(s, &args);
@@ -432,9 +610,5 @@ KERNEL(sm90_fp8_gemm_1d2d, THREADS, struct gemm_1d2d_args)
         if (WARPGROUPS > 1)
             REGISTERS_TAKE(MATH_REGISTERS);
         consume(s, &args, warpgroup);
-    }
-    if (CLUSTER > 1) {
-        warp_barrier();
-        cluster_barrier(); /* no block leaves while another may still signal it */
     }
 }

@@ -31,7 +31,7 @@ static void spec(const struct gemm_problem *p, const struct gemm_plan *plan, str
     const struct gemm_1d2d_config *config = &plan->sm90.config;
     config_header(gemm_1d2d_fields, gemm_1d2d_field_count, (const int32_t *)config, out->config, sizeof out->config);
     out->request = (struct jit_request){.kernel = gemm_row_sm90_fp8_gemm_1d2d.name, .config = out->config};
-    out->request.wgmma[0] = (struct jit_wgmma){.type = "e4m3", .n = config->block_n};
+    out->request.wgmma[0] = (struct jit_wgmma){.type = "e4m3", .n = config->part_n};
     out->request.wgmma_count = 1;
 }
 
@@ -58,7 +58,7 @@ static dg_status bind(const struct gemm_problem *p, const struct gemm_plan *plan
     }
     if (s->config.sfa_tma) {
         const struct matrix columns = gemm_1d2d_scale_columns(p);
-        CHECK(tensormap_encode(driver, &out->scales, &columns, 1, s->config.block_m, 0));
+        CHECK(tensormap_encode(driver, &out->scales, &columns, s->scale_box_rows, s->config.block_m, 0));
     }
     out->sfa = strided_of(&p->sfa);
     out->sfb = strided_of(&p->sfb);

@@ -13,6 +13,7 @@ enum {
     WARPGROUP = 128,
     WARPGROUP_ROWS = 64, /* of D: the M of every wgmma */
     MAX_STAGES = 12,     /* more than any latency needs; keeps the barrier array small */
+    SCALE_SPANS = 3,     /* as in the kernel */
     MAX_BLOCK_N = 192,   /* 64 x N accumulators and as many partial sums per warpgroup: N registers a thread */
 };
 
@@ -90,14 +91,19 @@ static int32_t store_columns(int32_t block_n, int32_t element)
     return cols;
 }
 
+/* Per row of A and span. */
+static int32_t sfa_words(const struct gemm_1d2d_config *c)
+{
+    return c->sfa_packed ? 1 : c->span;
+}
+
 /* Mirrors struct smem of the kernel, which checks the sum (static_assert on SMEM_BYTES). */
 static int32_t smem_bytes(const struct gemm_1d2d_config *c, int32_t element, int32_t stages)
 {
-    int32_t stage = (c->block_m + c->block_n) * SCALE_GROUP; /* operands */
-    stage += c->block_m * 4 + 2 * 4;                         /* scales */
-    stage += 2 * 8;                                          /* barriers */
+    const int32_t stage = (c->block_m + c->block_n) * SCALE_GROUP + 2 * 8; /* operands, barriers */
+    const int32_t span = sfa_words(c) * c->block_m * 4 + (c->sfb_packed ? 1 : c->span) * 2 * 4 + 2 * 8;
     int32_t staging = c->tma_store ? c->warpgroups * 2 * WARPGROUP_ROWS * c->store_cols * element : 0;
-    return (int32_t)round_up(stages * stage + staging, 128);
+    return (int32_t)round_up(stages * stage + SCALE_SPANS * span + staging, 128);
 }
 
 /* As many stages as fit; rather narrower stores, whose staging buffers are smaller, than fewer than four stages. */
@@ -140,10 +146,31 @@ struct matrix gemm_1d2d_scale_columns(const struct gemm_problem *p)
     return columns;
 }
 
+/*
+ * Two products at once where registers allow: a thread of a lone math warpgroup has 255 and one of two has 232, less 40
+ * for everything but sums. Halves of less than 32 columns keep the tensor core waiting for shared memory. Three
+ * warpgroups hide one another's promotions, and lose with halves.
+ */
+static void choose_parts(struct gemm_1d2d_config *c)
+{
+    const int32_t room = c->warpgroups == 1 ? 208 : 192, sums = c->block_m / (64 * c->warpgroups) * c->block_n / 2;
+    c->part_n = c->block_n;
+    c->partials = c->warpgroups < 3 ? 2 : 1;
+    if (c->partials == 2 && sums + c->block_n > room) {
+        if (c->block_n % 16 == 0 && c->block_n >= 64 && sums + c->block_n / 2 <= room)
+            c->part_n = c->block_n / 2;
+        else
+            c->partials = 1;
+    }
+    /* Also how many groups a round of the kernel's loop has: the longer, the fewer pauses, and the more text. */
+    c->span = sums / (c->part_n / 2) > 2 ? 2 : 4;
+}
+
 static void fill_config(const struct gemm_problem *p, struct gemm_1d2d_config *c)
 {
     int32_t element = (int32_t)dg_dtype_size(p->d.dtype);
     c->warpgroups = c->block_m == 192 ? 3 : c->block_m == 64 ? 1 : 2;
+    choose_parts(c);
     c->d_type = (int32_t)p->d.dtype;
     c->has_c = p->has_c;
     const struct matrix scale_columns = gemm_1d2d_scale_columns(p);
@@ -187,7 +214,8 @@ bool gemm_1d2d_plan_tile(const struct gemm_problem *p, const dg_device_info *dev
     int32_t a_rows = (int32_t)min_i64(block_m, round_up(p->m, 8));
     plan->a_box_rows = cluster_n > 1 ? block_m / cluster_n : a_rows;
     plan->b_box_rows = block_n / cluster_m;
-    plan->load_bytes = (plan->a_box_rows * cluster_n + block_n) * SCALE_GROUP + (c->sfa_tma ? block_m * 4 : 0);
+    plan->load_bytes = (plan->a_box_rows * cluster_n + block_n) * SCALE_GROUP;
+    plan->scale_box_rows = sfa_words(c);
     plan->cycles = predict(p, plan);
     return true;
 }
@@ -195,37 +223,36 @@ bool gemm_1d2d_plan_tile(const struct gemm_problem *p, const dg_device_info *dev
 /* ---- The cost model ------------------------------------------------------------------------------------------ */
 
 /*
- * Cycles at 1.7 GHz, fitted to 10,900 measurements on an H200 (107 shapes times all tiles and clusters; bench/LOG.md).
- * With it and gemm_skinny.c's, what is chosen for 147 shapes is 1.5 % slower than the best of all at the mean, and 9 %
- * at most.
+ * Cycles at 1.7 GHz, fitted to 10,900 measurements on an H200 (2026-12-01: 107 shapes times all tiles and clusters;
+ * bench/LOG.md): the tile chosen is within 5 % of the best for 102 of the shapes, and 1 % slower at the mean.
  */
 enum {
-    LEAST_GROUP = 318,  /* a step's latency: barrier, wgmma, promotion, barrier */
-    CLUSTER_GROUP = 67, /* what waiting for the other block costs a step */
-    SPLIT_GROUP = 163,  /* what two scales of B cost a step, with more than one math warpgroup */
-    FILL = 3640,        /* launch, and the first loads */
-    TILE = 174,         /* between tiles */
-    WGMMA_LEAST = 26    /* a wgmma reads 64 x 32 of A however few columns it has */
+    LEAST_GROUP = 186,  /* a step's latency: barrier, wgmma, barrier */
+    CLUSTER_GROUP = 21, /* what waiting for the other block costs a step */
+    FILL = 5090,        /* launch, and the first loads */
+    TILE = 568,         /* between tiles */
+    WGMMA_LEAST = 22    /* a wgmma reads 64 x 32 of A however few columns it has */
 };
-static const double L2_BYTES = 83;        /* per cycle and SM */
-static const double HBM_BYTES = 2070;     /* per cycle, with all SMs loading */
-static const double TILE_ELEMENT = 0.029; /* storing one element */
-static const double TRAFFIC = 0.085;      /* L2 traffic costs power even where it hides, and the clock, */
-static const double TRAFFIC_LONG = 0.6;   /* with products that take LONG or more */
+static const double SPLIT_COLUMN = 0.67;  /* a step, where a tile may have two scales of B: choosing one of them */
+static const double L2_BYTES = 79;        /* per cycle and SM */
+static const double HBM_BYTES = 2860;     /* per cycle, with all SMs loading */
+static const double TILE_ELEMENT = 0.042; /* storing one element */
+static const double TRAFFIC = 0.02;       /* L2 traffic costs power even where it hides, and the clock, */
+static const double TRAFFIC_LONG = 0.06;  /* with products that take LONG or more */
 static const double LONG_PRODUCTS = 2.3e11;
 
-/* What promotion adds to a step's wgmmas: a fixed part, and one for each column. Three warpgroups hide it best. */
+/* What promotion, mostly hidden, adds to a step's wgmmas: a fixed part, and one for each column. */
 static double promotion_cycles(const struct gemm_1d2d_config *c)
 {
     switch (c->block_m) {
     case 64:
-        return 147 + 1.05 * c->block_n;
+        return 67 + 0.08 * c->block_n;
     case 128:
-        return 21 + 0.49 * c->block_n;
+        return 48 + 0.01 * c->block_n;
     case 192:
-        return 10 + 0.25 * c->block_n;
+        return 36 + 0.55 * c->block_n;
     default:
-        return 73 + 0.51 * c->block_n;
+        return 6 + 0.62 * c->block_n;
     }
 }
 
@@ -233,11 +260,12 @@ static double promotion_cycles(const struct gemm_1d2d_config *c)
 static double group_cycles(const struct gemm_problem *p, const struct gemm_1d2d_plan *plan)
 {
     const struct gemm_1d2d_config *c = &plan->config;
-    double n = c->block_n, wgmma = n / 2 > WGMMA_LEAST + n / 4 ? n / 2 : WGMMA_LEAST + n / 4;
+    double n = c->block_n, part = c->part_n;
+    double wgmma = n / part * (part / 2 > WGMMA_LEAST + part / 4 ? part / 2 : WGMMA_LEAST + part / 4);
     double math = c->block_m / 64.0 * 4 * wgmma + promotion_cycles(c);
     double l2 = (plan->a_box_rows + n / c->cluster_m) * SCALE_GROUP / L2_BYTES;
-    if (c->block_m > 64 && SCALE_GROUP % c->block_n != 0)
-        math += SPLIT_GROUP;
+    if (SCALE_GROUP % c->block_n != 0)
+        math += SPLIT_COLUMN * n;
     if (plan->cluster > 1)
         math += CLUSTER_GROUP;
     double cycles = math > l2 ? math : l2;
@@ -256,7 +284,7 @@ static double predict(const struct gemm_problem *p, const struct gemm_1d2d_plan 
     double bytes = (double)p->batch * ((m + n) * (double)p->k + m * n * element * (p->has_c ? 2 : 1));
     double share = plan->grid / 99.0; /* three quarters of the SMs reach full bandwidth */
     double memory = FILL + bytes / HBM_BYTES / (share < 1 ? share : 1);
-    return compute > memory ? compute + 0.14 * memory : memory + 0.04 * compute;
+    return compute > memory ? compute + 0.10 * memory : memory + 0.13 * compute;
 }
 
 void gemm_1d2d_choose(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms,

@@ -13,6 +13,9 @@
 #define GEMM_1D2D_CONFIG(X)                                                                                            \
     X(block_m, BLOCK_M)       /* rows of D per block: 64, 128, 192 or 256 */                                           \
     X(block_n, BLOCK_N)       /* columns of D per block: a multiple of 16 */                                           \
+    X(part_n, PART_N)         /* columns of one product: all of block_n, or half of them */                            \
+    X(partials, PARTIALS)     /* products that a warpgroup has under way at once: 1 or 2 */                            \
+    X(span, SPAN)             /* K groups whose scales are loaded at once: 2 or 4 */                                   \
     X(warpgroups, WARPGROUPS) /* that do the math; each owns 64 rows, or 2 x 64 with block_m 256 */                    \
     X(stages, STAGES)         /* of the shared-memory ring, one K group of 128 each */                                 \
     X(cluster_m, CLUSTER_M)   /* blocks along m that share, and multicast, their B tile */                             \
@@ -38,6 +41,7 @@ struct gemm_1d2d_plan {
     struct gemm_sched sched;
     int32_t grid, threads, cluster;
     int32_t a_box_rows, b_box_rows; /* of one TMA load; a share of the tile under multicast */
+    int32_t scale_box_rows;         /* K groups, or words of four, of one TMA load of A's scales */
     int32_t load_bytes;             /* that a stage of one block receives */
     double cycles;                  /* predicted, at 1.7 GHz */
 };
