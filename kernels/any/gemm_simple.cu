@@ -123,10 +123,8 @@ DEVICE_FN void multiply_step(const struct smem *smem, float (*partial)[OWN])
 
 DEVICE_FN float load_scale(const struct strided *sf, int packed, int64_t batch, int64_t row, int64_t group)
 {
-    if (!packed)
-        return ((const float *)sf->data)[strided_offset(sf, batch, row, group)];
-    const uint32_t word = ((const uint32_t *)sf->data)[strided_offset(sf, batch, row, group / 4)];
-    return bits_float(ue8m0_to_float_bits(word >> (8 * (group % 4)) & 0xff));
+    const uint32_t *words = (const uint32_t *)sf->data;
+    return scale_value(words[strided_offset(sf, batch, row, packed ? group / 4 : group)], packed, (int32_t)(group % 4));
 }
 
 DEVICE_FN void scale_group(const struct gemm_simple_args *args, const struct place *at, int64_t group,

@@ -132,6 +132,12 @@ DEVICE_FN uint32_t ue8m0_to_float_bits(uint32_t code)
     return code == 0 ? UE8M0_ZERO_BITS : code == UE8M0_NAN ? FLOAT_NAN_BITS : code << 23;
 }
 
+/* A scale of K group `group`: the word is the bits of a float, or packed, four UE8M0 for groups 4 i to 4 i + 3. */
+DEVICE_FN float scale_value(uint32_t word, int packed, int32_t group)
+{
+    return bits_float(packed ? ue8m0_to_float_bits(word >> (group % 4 * 8) & 0xff) : word);
+}
+
 /* ---- Memory -------------------------------------------------------------------------------------------------- */
 
 /* What one instruction loads or stores when it is aligned. */

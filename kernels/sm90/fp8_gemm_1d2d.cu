@@ -270,12 +270,6 @@ DEVICE_FN void produce_scales(struct smem *s, const struct gemm_1d2d_args *args)
 
 /* ---- Math ---------------------------------------------------------------------------------------------------- */
 
-/* The bits of a float, or a word of four UE8M0, one for each of four groups. */
-DEVICE_FN float scale_value(uint32_t word, int packed, int32_t block)
-{
-    return bits_float(packed ? ue8m0_to_float_bits(word >> (block % 4 * 8) & 0xff) : word);
-}
-
 /* sfa * sfb of a thread's two rows in each slice, and of the one or two 128-blocks of N. */
 struct scales {
     float of[WAVES][2][2];

@@ -224,12 +224,6 @@ DEVICE_FN void produce_scales(struct smem *s, const struct gemm_skinny_args *arg
 
 /* ---- Math ---------------------------------------------------------------------------------------------------- */
 
-/* The bits of a float, or a word of four UE8M0, one for each of four groups. */
-DEVICE_FN float scale_value(uint32_t word, int packed, int32_t group)
-{
-    return bits_float(packed ? ue8m0_to_float_bits(word >> (group % 4 * 8) & 0xff) : word);
-}
-
 /* partial = the products of one group of 128 k, not waited for. */
 DEVICE_FN void multiply(float *partial, uint32_t weights, uint32_t tokens)
 {

@@ -120,8 +120,8 @@ TEST_ALONE(aligned_scales_get_a_map)
     const struct gemm_1d2d_plan plan = planned(&args);
     EXPECT_INT(plan.config.sfa_tma, 1);
     dg_tensor columns = dg_transposed(args.sfa);
-    expect_map(&kernel_args(last_launch())->scales, &columns, CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
-               plan.scale_box_rows, plan.config.block_m, CU_TENSOR_MAP_SWIZZLE_NONE);
+    expect_map(&kernel_args(last_launch())->scales, &columns, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, plan.scale_box_rows,
+               plan.config.block_m, CU_TENSOR_MAP_SWIZZLE_NONE);
     EXPECT_INT(kernel_args(last_launch())->load_bytes, plan.load_bytes);
 }
 
