@@ -300,13 +300,16 @@ DEVICE_FN void copy_async_4(void *smem, const void *global, int valid)
                  : "memory");
 }
 
-DEVICE_FN void copy_async_commit(void)
+/* One of the arrivals that the barrier waits for, as soon as all copies that this thread has begun are done. */
+DEVICE_FN void copy_async_arrive(uint64_t *bar)
 {
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(smem_address(bar)) : "memory");
 }
 
-/* Wait until at most `pending` (a constant) of this thread's committed groups of copies are unfinished. */
-#define COPY_ASYNC_WAIT(pending) asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory")
+DEVICE_FN void copy_async_wait_all(void)
+{
+    asm volatile("cp.async.wait_all;" ::: "memory");
+}
 
 /* ---- "mbarrier" ---------------------------------------------------------------------------------------------- */
 

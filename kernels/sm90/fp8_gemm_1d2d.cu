@@ -24,10 +24,10 @@
  * of two. Hence SPAN groups a round, and one moment in each with nothing under way.
  *
  * Barriers, per stage and per span of scales:
- *   full    one arrival of the TMA thread, with the bytes to come; of scales, one of the warp that copied them, and
+ *   full    one arrival of the TMA thread, with the bytes to come; of scales, one of each lane that copied them, and
  *           with SFA_TMA another with the bytes
- *   empty   one arrival per math warp; of a stage, those of every block in the cluster: with multicast a stage may be
- *           overwritten only when no block of the cluster still reads it
+ *   empty   of a stage, one arrival per math warp of every block in the cluster: with multicast it may be overwritten
+ *           only when no block of the cluster still reads it; of scales, one per math thread, which read them itself
  *
  * Clusters of two blocks take neighbouring tiles and share one operand: each loads half of it and multicasts it to
  * both, which halves what the L2 cache must deliver.
@@ -69,9 +69,7 @@
 #define PRODUCER_REGISTERS (WARPGROUPS == 2 ? 40 : 32)
 #define MATH_REGISTERS (WARPGROUPS == 2 ? 232 : 160)
 
-/* Spans of scales in shared memory, and of them those being copied while older ones are reported full. */
-#define SPANS 3
-#define IN_FLIGHT 1
+#define SPANS 3                           /* of scales in shared memory */
 #define SFA_WORDS (SFA_PACKED ? 1 : SPAN) /* per row and span; a packed word is four groups' */
 #define SFB_WORDS (SFB_PACKED ? 1 : SPAN)
 
@@ -215,7 +213,7 @@ DEVICE_FN void copy_b_scales(struct smem *s, const struct gemm_1d2d_args *args, 
         source->b += args->sfb.col_stride;
 }
 
-/* Start to copy the scales of groups block, block + 1, ..., zeros for what does not exist. */
+/* Start to copy the scales of groups block, block + 1, ..., zeros for what does not exist; the barrier waits for it. */
 DEVICE_FN void copy_scales(struct smem *s, const struct gemm_1d2d_args *args, const struct tile *tile,
                            struct scale_source *source, uint32_t span, int32_t block)
 {
@@ -230,23 +228,12 @@ DEVICE_FN void copy_scales(struct smem *s, const struct gemm_1d2d_args *args, co
     copy_a_scales(s, args, source, span, block);
 #endif
     copy_b_scales(s, args, source, span, block);
-    copy_async_commit();
+    copy_async_arrive(&s->scales_full[span]);
 }
 
-DEVICE_FN void scales_have_come(struct smem *s, struct ring *ring)
-{
-    warp_barrier();
-    if (lane_index() == 0)
-        mbarrier_arrive(&s->scales_full[ring->stage]);
-    ring_advance(ring, SPANS);
-}
-
-/* Copies run IN_FLIGHT spans ahead of the one that is reported full; arriving once per span is cheaper than once per
-   lane. The span that is waited for becomes empty only after the one SPANS before it was full. */
 DEVICE_FN void produce_scales(struct smem *s, const struct gemm_1d2d_args *args)
 {
-    struct ring ring = ring_begin(), come = ring_begin();
-    int32_t in_flight = 0;
+    struct ring ring = ring_begin();
     FOR_EACH_TILE(args, index)
     {
         const struct tile tile = tile_at(args, index);
@@ -256,16 +243,9 @@ DEVICE_FN void produce_scales(struct smem *s, const struct gemm_1d2d_args *args)
             mbarrier_wait(&s->scales_empty[ring.stage], ring.phase ^ 1);
             copy_scales(s, args, &tile, &source, ring.stage, block);
             ring_advance(&ring, SPANS);
-            if (++in_flight > IN_FLIGHT) {
-                COPY_ASYNC_WAIT(IN_FLIGHT);
-                scales_have_come(s, &come);
-                in_flight = IN_FLIGHT;
-            }
         }
     }
-    COPY_ASYNC_WAIT(0);
-    for (; in_flight > 0; --in_flight)
-        scales_have_come(s, &come);
+    copy_async_wait_all(); /* no thread leaves before its copies */
 }
 
 /* ---- Math ---------------------------------------------------------------------------------------------------- */
@@ -344,11 +324,9 @@ DEVICE_FN void release_stage(uint64_t *empty)
     }
 }
 
-/* After all lanes have met behind their last read. */
 DEVICE_FN void release_scales(struct smem *s, struct ring *spans)
 {
-    if (lane_index() == 0)
-        mbarrier_arrive(&s->scales_empty[spans->stage]);
+    mbarrier_arrive(&s->scales_empty[spans->stage]);
     ring_advance(spans, SPANS);
 }
 
@@ -559,8 +537,8 @@ DEVICE_FN void make_barriers(struct smem *s, const struct gemm_1d2d_args *args)
         mbarrier_init(&s->empty[i], CLUSTER * WARPGROUPS * 4);
     }
     for (int i = 0; i < SPANS; ++i) {
-        mbarrier_init(&s->scales_full[i], 1 + SFA_TMA);
-        mbarrier_init(&s->scales_empty[i], WARPGROUPS * 4);
+        mbarrier_init(&s->scales_full[i], 32 + SFA_TMA);
+        mbarrier_init(&s->scales_empty[i], MATH_THREADS);
     }
     mbarrier_init_fence();
 }

@@ -22,7 +22,7 @@
  * Unsplit (SPLITS = 1), a block stays for many tiles; split, a cluster does one.
  *
  * Barriers, per stage:
- *   full    one arrival of the TMA thread, with the bytes to come, and one of the scale warp
+ *   full    one arrival of the TMA thread, with the bytes to come, and one of each lane that copied scales
  *   empty   one arrival per math warp
  */
 #include "config.h"
@@ -52,9 +52,6 @@
 #define WGMMA_NAME_(n) wgmma_m64n##n##k32_e4m3
 #define WGMMA_NAME(n) WGMMA_NAME_(n)
 #define WGMMA WGMMA_NAME(BLOCK_M)
-
-/* Stages whose scales are being copied while older ones are reported full. */
-#define IN_FLIGHT (STAGES / 2)
 
 /* TMA wants every box to start at a multiple of 128 bytes. */
 #define SFA_WORDS ((STEP * BLOCK_M + 31) / 32 * 32)
@@ -160,7 +157,7 @@ DEVICE_FN void produce_operands(struct smem *s, const struct gemm_skinny_args *a
 
 /* ---- Producer: scales ---------------------------------------------------------------------------------------- */
 
-/* Copy a step's scales into its stage; zeros for tokens and groups that do not exist. */
+/* Start to copy a step's scales into its stage, zeros for tokens and groups that do not exist; its barrier waits. */
 DEVICE_FN void copy_scales(struct smem *s, const struct gemm_skinny_args *args, const struct tile *tile, uint32_t stage,
                            int32_t step)
 {
@@ -185,23 +182,13 @@ DEVICE_FN void copy_scales(struct smem *s, const struct gemm_skinny_args *args, 
                          block * args->sfb.row_stride + col * args->sfb.col_stride,
                      group < args->k_blocks);
     }
-    copy_async_commit();
+    copy_async_arrive(&s->full[stage]);
 }
 
-DEVICE_FN void scales_have_come(struct smem *s, struct ring *ring)
-{
-    warp_barrier();
-    if (lane_index() == 0)
-        mbarrier_arrive(&s->full[ring->stage]);
-    ring_advance(ring, STAGES);
-}
-
-/* As in sm90_fp8_gemm_1d2d: copies run IN_FLIGHT stages ahead of the one that is reported full. */
 DEVICE_FN void produce_scales(struct smem *s, const struct gemm_skinny_args *args)
 {
     const struct steps own = own_steps(args);
-    struct ring ring = ring_begin(), come = ring_begin();
-    int32_t in_flight = 0;
+    struct ring ring = ring_begin();
     FOR_EACH_TILE(args, index)
     {
         const struct tile tile = tile_at(args, index);
@@ -210,16 +197,9 @@ DEVICE_FN void produce_scales(struct smem *s, const struct gemm_skinny_args *arg
             mbarrier_wait(&s->empty[ring.stage], ring.phase ^ 1);
             copy_scales(s, args, &tile, ring.stage, step);
             ring_advance(&ring, STAGES);
-            if (++in_flight > IN_FLIGHT) {
-                COPY_ASYNC_WAIT(IN_FLIGHT);
-                scales_have_come(s, &come);
-                in_flight = IN_FLIGHT;
-            }
         }
     }
-    COPY_ASYNC_WAIT(0);
-    for (; in_flight > 0; --in_flight)
-        scales_have_come(s, &come);
+    copy_async_wait_all(); /* no thread leaves before its copies */
 }
 
 /* ---- Math ---------------------------------------------------------------------------------------------------- */
@@ -414,7 +394,7 @@ DEVICE_FN void make_barriers(struct smem *s, const struct gemm_skinny_args *args
     if (SFA_TMA)
         tma_prefetch_map(&args->scales);
     for (int i = 0; i < STAGES; ++i) {
-        mbarrier_init(&s->full[i], 2);
+        mbarrier_init(&s->full[i], 1 + 32);
         mbarrier_init(&s->empty[i], MATH_WARPS);
     }
     mbarrier_init_fence();

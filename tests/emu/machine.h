@@ -67,15 +67,15 @@ enum waits {
     WAITS_NAMED,     /* at a named barrier; detail: its number */
     WAITS_CLUSTER,   /* at cluster_barrier */
     WAITS_MBARRIER,  /* detail: parity */
-    WAITS_COPIES,    /* cp.async; detail: groups that may be unfinished, here and below */
-    WAITS_READ,      /* stores to have read shared memory */
+    WAITS_COPIES,    /* cp.async */
+    WAITS_READ,      /* stores to have read shared memory; detail: groups that need not, here and below */
     WAITS_STORED,    /* stores to be done */
     WAITS_PRODUCTS,  /* wgmma */
     WAITS_REGISTERS, /* detail: as many for each thread */
     WAITS_KERNEL,    /* for the kernel before */
 };
 
-struct copy_groups;
+struct copies;
 struct store_groups;
 struct mbarrier;
 
@@ -91,7 +91,7 @@ struct thread {
     struct thread *next_waiting; /* at the same one */
     const void *where;           /* in the kernel: the latest call from there */
     uint32_t *clock;             /* clock.c; NULL without dynamic shared memory */
-    struct copy_groups *copies;
+    struct copies *copies;
     struct store_groups *stores;
     struct remote *remote; /* arrivals on their way */
 };
@@ -330,6 +330,7 @@ enum {
 /* mbarrier.c */
 struct mbarrier *emu_mbarrier_at(const struct thread *thread, struct block *block, const void *pointer);
 void emu_mbarrier_bytes_come(struct mbarrier *barrier, uint32_t bytes);
+void emu_mbarrier_copies_come(struct mbarrier *barrier);
 void emu_remote_flush(struct thread *thread);
 
 /* copy.c, tma.c, wgmma.c: at a thread's, a warp's end */

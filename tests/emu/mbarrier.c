@@ -181,6 +181,17 @@ void emu_mbarrier_bytes_come(struct mbarrier *bar, uint32_t bytes)
     end_phase_if_complete(bar);
 }
 
+/* A thread's copies have landed, and their time is the latest of the barrier's landings. */
+void emu_mbarrier_copies_come(struct mbarrier *bar)
+{
+    if (!bar->live)
+        emu_wrong("copies have landed for %s, which is no mbarrier any more", name_of(bar).s);
+    if (bar->gathered)
+        bar->gathered[bar->slot] = bar->landings;
+    emu_trace(bar->block, "copies arrive at %s", name_of(bar).s);
+    arrive(bar, NULL);
+}
+
 /* ---- Waiting ------------------------------------------------------------------------------------------------- */
 
 static void learn(const struct mbarrier *bar)

@@ -197,7 +197,7 @@ static struct emu_text waits_text(const struct thread *t)
         return text("for parity %u at %s, which is in phase %u: %u of %u arrivals and %lld bytes are still to come",
                     t->detail, emu_place(bar->offset).s, bar->phase, bar->pending, bar->count, (long long)bar->bytes);
     case WAITS_COPIES:
-        return text("for its copies but %u groups", t->detail);
+        return text("for its copies");
     case WAITS_READ:
     case WAITS_STORED:
         return text("for its stores but %u groups", t->detail);

@@ -120,9 +120,8 @@ EMU void store_smem_matrices(void *row, uint32_t w0, uint32_t w1, uint32_t w2, u
 /* ---- copy.c: cp.async ------------------------------------------------------------------------------------------ */
 
 EMU void copy_async_4(void *smem, const void *global, int valid);
-EMU void copy_async_commit(void);
-EMU void copy_async_wait(uint32_t pending);
-#define COPY_ASYNC_WAIT(pending) copy_async_wait(pending)
+EMU void copy_async_arrive(uint64_t *bar);
+EMU void copy_async_wait_all(void);
 
 /* ---- mbarrier.c ------------------------------------------------------------------------------------------------ */
 

@@ -72,19 +72,37 @@ DEVICE_FN void blocks_share_memory(const struct part_args *args)
     cluster_barrier();
 }
 
-DEVICE_FN void copies_in_groups(const struct part_args *args)
+DEVICE_FN void copies_waited_for(const struct part_args *args)
 {
     const float *in = (const float *)args->in;
     copy_async_4(WORD(2 * thread_index()), in + thread_index(), 1);
-    copy_async_commit();
     copy_async_4(WORD(2 * thread_index() + 1), in, 0);
-    copy_async_commit();
-    COPY_ASYNC_WAIT(1);
+    copy_async_wait_all();
     EXPECT(bits_float(load_smem_u32(WORD(2 * thread_index()))) == (float)thread_index());
-    COPY_ASYNC_WAIT(0);
     EXPECT(load_smem_u32(WORD(2 * thread_index() + 1)) == 0);
     block_barrier();
     EXPECT(bits_float(load_smem_u32(WORD(2 * (63 - thread_index())))) == (float)(63 - thread_index()));
+}
+
+DEVICE_FN void make_barrier_for_all(void)
+{
+    if (FIRST)
+        mbarrier_init(BARRIER, 64);
+    block_barrier();
+}
+
+DEVICE_FN void copies_arrive(const struct part_args *args)
+{
+    const float *in = (const float *)args->in;
+    make_barrier_for_all();
+    for (uint32_t phase = 0; phase < 3; ++phase) {
+        copy_async_4(WORD(thread_index()), in + 64 * phase + thread_index(), 1);
+        copy_async_arrive(BARRIER);
+        mbarrier_wait(BARRIER, phase & 1);
+        EXPECT(bits_float(load_smem_u32(WORD(63 - thread_index()))) == (float)(64 * phase + 63 - thread_index()));
+        block_barrier();
+    }
+    copy_async_wait_all();
 }
 
 /* ---- What must be found ------------------------------------------------------------------------------------------ */
@@ -206,24 +224,59 @@ DEVICE_FN void word_without_barrier(const struct part_args *args)
 DEVICE_FN void copy_read_too_early(const struct part_args *args)
 {
     copy_async_4(WORD(thread_index()), (const float *)args->in, 1);
-    copy_async_commit();
     load_smem_u32(WORD(thread_index()));
-    COPY_ASYNC_WAIT(0);
+    copy_async_wait_all();
 }
 
 DEVICE_FN void copy_waited_for_by_another(const struct part_args *args)
 {
     copy_async_4(WORD(thread_index()), (const float *)args->in, 1);
-    copy_async_commit();
     block_barrier();
     load_smem_u32(WORD(thread_index() ^ 1));
-    COPY_ASYNC_WAIT(0);
+    copy_async_wait_all();
+}
+
+DEVICE_FN void copy_behind_the_arrival(const struct part_args *args)
+{
+    make_barrier_for_all();
+    copy_async_arrive(BARRIER);
+    copy_async_4(WORD(thread_index()), (const float *)args->in, 1);
+    mbarrier_wait(BARRIER, 0);
+    load_smem_u32(WORD(thread_index() ^ 1));
+    copy_async_wait_all();
+}
+
+DEVICE_FN void copies_that_nobody_waits_for(const struct part_args *args)
+{
+    make_barrier_for_all();
+    copy_async_4(WORD(thread_index()), (const float *)args->in, 1);
+    copy_async_arrive(BARRIER);
+    load_smem_u32(WORD(thread_index()));
+    copy_async_wait_all();
+}
+
+DEVICE_FN void copies_arrive_too_often(const struct part_args *args)
+{
+    make_barrier_for_all();
+    copy_async_4(WORD(thread_index()), (const float *)args->in, 1);
+    copy_async_arrive(BARRIER);
+    if (FIRST)
+        mbarrier_arrive(BARRIER);
+    mbarrier_wait(BARRIER, 0);
+    mbarrier_wait(BARRIER, 1); /* for ever: the second phase has one arrival */
+    copy_async_wait_all();
 }
 
 DEVICE_FN void copy_not_waited_for(const struct part_args *args)
 {
     copy_async_4(WORD(thread_index()), (const float *)args->in, 1);
-    copy_async_commit();
+}
+
+DEVICE_FN void arrival_not_waited_for(const struct part_args *args)
+{
+    make_barrier_for_all();
+    copy_async_4(WORD(thread_index()), (const float *)args->in, 1);
+    copy_async_arrive(BARRIER);
 }
 
 DEVICE_FN void copy_not_aligned(const struct part_args *args)
