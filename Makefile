@@ -57,7 +57,8 @@ $(BUILD)/libdeepgemm.a: $(LIB_OBJECTS)
 	rm -f $@
 	$(AR) rcs $@ $(BUILD)/deepgemm.o
 
-$(BUILD)/deepgemm: $(CLI_OBJECTS) $(BUILD)/libdeepgemm.a
+# With the library's objects, not the archive, since `deepgemm tune` looks inside.
+$(BUILD)/deepgemm: $(CLI_OBJECTS) $(LIB_OBJECTS)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS) $(JSON_LIBS)
 
 # ---- Python ----------------------------------------------------------------------------------------------------------
@@ -90,9 +91,6 @@ $(BUILD)/tests/test_%: $(BUILD)/obj/tests/unit/test_%.o $(BUILD)/obj/tests/test_
 CLI_INSIDE = $(filter-out $(BUILD)/obj/cli/main.o,$(CLI_OBJECTS))
 $(BUILD)/tests/test_cli $(BUILD)/tests/test_judge: $(CLI_INSIDE)
 $(BUILD)/tests/test_cli $(BUILD)/tests/test_judge: LIBS += $(JSON_LIBS)
-$(BUILD)/tests/sweep: $(BUILD)/obj/tests/gpu/sweep.o $(CLI_INSIDE) $(LIB_OBJECTS)
-	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS) $(JSON_LIBS)
 
 # The emulation: a program that kernels, compiled to shared libraries by its own "NVRTC", find their functions in.
 # Its fibres are x86's.

@@ -332,61 +332,6 @@ static bool add_line(struct case_list *list, const char *line)
     return case_parse(line, &c) && case_list_add(list, &c);
 }
 
-/* Does the word, or the quoted case, begin with an operation's name? */
-static bool begins_case(const char *word)
-{
-    char first[16] = "";
-    const size_t length = strcspn(word, " ");
-    if (length >= sizeof(first))
-        return false;
-    memcpy(first, word, length);
-    return find_op(first) >= 0;
-}
-
-bool case_list_arguments(struct case_list *list, int count, char **words)
-{
-    char line[1024] = "";
-    for (int i = 0; i < count; ++i) {
-        const char *word = words[i] + strspn(words[i], " ");
-        if (begins_case(word) && *line) {
-            if (!add_line(list, line))
-                return false;
-            *line = 0;
-        }
-        const size_t used = strlen(line);
-        if (used + strlen(word) + 2 > sizeof(line))
-            return trouble("the case \"%.30s...\" is too long", line);
-        snprintf(line + used, sizeof(line) - used, "%s%s", used ? " " : "", word);
-    }
-    return *line == 0 || add_line(list, line);
-}
-
-bool case_list_file(struct case_list *list, const char *path)
-{
-    char *line = NULL;
-    size_t room = 0;
-    bool done = true;
-    const int64_t before = list->count;
-    FILE *file = fopen(path, "r");
-    if (file == NULL)
-        return trouble("%s cannot be opened: %s", path, strerror(errno));
-    for (int number = 1; done && getline(&line, &room, file) >= 0; ++number) {
-        line[strcspn(line, "#\r\n")] = 0;
-        if (line[strspn(line, " \t")] == 0 || add_line(list, line))
-            continue;
-        char why[512];
-        snprintf(why, sizeof(why), "%s", trouble_text());
-        done = trouble("%s:%d: %s", path, number, why);
-    }
-    if (done && ferror(file))
-        done = trouble("%s cannot be read: %s", path, strerror(errno));
-    else if (done && list->count == before)
-        done = trouble("%s holds no case", path);
-    free(line);
-    fclose(file);
-    return done;
-}
-
 bool case_list_pattern(struct case_list *list, const char *pattern)
 {
     char line[1024];
@@ -405,6 +350,61 @@ bool case_list_pattern(struct case_list *list, const char *pattern)
             return false;
     }
     return true;
+}
+
+/* Does the word, or the quoted case, begin with an operation's name? */
+static bool begins_case(const char *word)
+{
+    char first[16] = "";
+    const size_t length = strcspn(word, " ");
+    if (length >= sizeof(first))
+        return false;
+    memcpy(first, word, length);
+    return find_op(first) >= 0;
+}
+
+bool case_list_arguments(struct case_list *list, int count, char **words)
+{
+    char line[1024] = "";
+    for (int i = 0; i < count; ++i) {
+        const char *word = words[i] + strspn(words[i], " ");
+        if (begins_case(word) && *line) {
+            if (!case_list_pattern(list, line))
+                return false;
+            *line = 0;
+        }
+        const size_t used = strlen(line);
+        if (used + strlen(word) + 2 > sizeof(line))
+            return trouble("the case \"%.30s...\" is too long", line);
+        snprintf(line + used, sizeof(line) - used, "%s%s", used ? " " : "", word);
+    }
+    return *line == 0 || case_list_pattern(list, line);
+}
+
+bool case_list_file(struct case_list *list, const char *path)
+{
+    char *line = NULL;
+    size_t room = 0;
+    bool done = true;
+    const int64_t before = list->count;
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return trouble("%s cannot be opened: %s", path, strerror(errno));
+    for (int number = 1; done && getline(&line, &room, file) >= 0; ++number) {
+        line[strcspn(line, "#\r\n")] = 0;
+        if (line[strspn(line, " \t")] == 0 || case_list_pattern(list, line))
+            continue;
+        char why[512];
+        snprintf(why, sizeof(why), "%s", trouble_text());
+        done = trouble("%s:%d: %s", path, number, why);
+    }
+    if (done && ferror(file))
+        done = trouble("%s cannot be read: %s", path, strerror(errno));
+    else if (done && list->count == before)
+        done = trouble("%s holds no case", path);
+    free(line);
+    fclose(file);
+    return done;
 }
 
 /* ---- Work -------------------------------------------------------------------------------------------------------- */

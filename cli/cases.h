@@ -69,10 +69,12 @@ struct case_list {
 bool case_list_add(struct case_list *list, const struct test_case *c);
 void case_list_free(struct case_list *list);
 
-/* Cases from arguments; a case may be one quoted argument or several, since each begins with its operation's name. */
+/* Cases, or patterns of them, from arguments; one may be one quoted argument or several, since each begins with its
+   operation's name. */
 bool case_list_arguments(struct case_list *list, int count, char **words);
 
-/* Cases from a file: one a line, # begins a comment. The sentence about a bad line names file and line. */
+/* Cases from a file: one, or a pattern, a line; # begins a comment. The sentence about a bad line names file and line.
+ */
 bool case_list_file(struct case_list *list, const char *path);
 
 /*

@@ -1,4 +1,4 @@
-/* deepgemm: one program to look, multiply, test and measure. Uses the public API only. */
+/* deepgemm: one program to look, multiply, test and measure. Uses the public API only, but for `tune`. */
 #include "cases.h"
 #include "program.h"
 
@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct command *const commands[] = {&command_info, &command_matmul, &command_selftest, &command_bench,
-                                                 &command_precompile};
+static const struct command *const commands[] = {&command_info,  &command_matmul,     &command_selftest,
+                                                 &command_bench, &command_precompile, &command_tune};
 enum { COMMAND_COUNT = sizeof(commands) / sizeof(commands[0]) };
 
 static void print_help(FILE *to)

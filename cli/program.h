@@ -14,7 +14,8 @@ struct command {
     int (*run)(int argc, char **argv);
 };
 
-extern const struct command command_info, command_matmul, command_selftest, command_bench, command_precompile;
+extern const struct command command_info, command_matmul, command_selftest, command_bench, command_precompile,
+    command_tune;
 
 /*
  * Trouble: a function that can fail returns false after storing a sentence (per thread), and whoever gives up prints

@@ -1,38 +1,21 @@
-/*
- * sweep - time every configuration of the kernels on the GPU, beside cuBLASLt, to fit the cost models and to compare
- * variants of a kernel's text. A tool for whoever tunes; uses the library's inside.
- *
- *   sweep [-k KERNEL]... [-v NAME=FILE]... [-t TILE]... [-r ROUNDS] [-n REPS] M,N,K...
- *
- * -k restricts the kernels: 1d2d, skinny, or choice, which is what the library would take.
- * -v adds a variant: another text for the kernel, which must be the only one; without -v the built-in text is.
- * -t restricts the tiles, BLOCK_MxBLOCK_N[cCLUSTER_MxCLUSTER_N] or sBLOCK_MxSTEPxSPLITSxBLOCKS_PER_SM;
- *    without it all that exist are timed.
- * CSV goes to stdout, one line per configuration. All configurations that sum in the same order, which is all but those
- * that split K differently, must give the same bits; one that does not is reported and fails the run.
- */
-#include "cli/cublaslt.h"
-#include "cli/problem.h"
-#include "cli/timer.h"
-#include "core/context.h"
+#include "tune.h"
+
+#include "cublaslt.h"
+#include "problem.h"
+#include "program.h"
+#include "timer.h"
+
 #include "core/hash.h"
-#include "ops/gemm_row.h"
+#include "core/status.h"
 #include "jit/sources.h"
 
-#include <getopt.h>
+#include <inttypes.h>
 #include <pthread.h>
-#include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_VARIANTS = 32, MAX_TILES = 1024, MAX_CANDIDATES = 4096 };
-
-/* Of one kernel or the other, as `row` says; NULL: the library's choice. */
-struct tile {
-    const struct gemm_row *row;
-    int block_m, block_n, cluster_m, cluster_n;
-    struct gemm_skinny_tile skinny;
-};
+enum { MAX_CANDIDATES = 4096, COMPILERS = 16 };
 
 struct candidate {
     int variant;
@@ -40,416 +23,314 @@ struct candidate {
     struct kernel_spec spec;
     struct cuda_launch launch;
     union gemm_kernel_args args;
+    int32_t device;
     double us;
-    bool usable;
 };
 
-static const char *variant_names[MAX_VARIANTS] = {"built-in"};
-static char *variant_texts[MAX_VARIANTS];
-static int variant_count;
-static struct tile tiles[MAX_TILES];
-static int tile_count;
-static const struct gemm_row *kernels[2] = {&gemm_row_sm90_fp8_gemm_1d2d, &gemm_row_sm90_fp8_gemm_skinny};
-static int kernel_count;
-static struct candidate *candidates;
-static int candidate_count;
-static atomic_int next_candidate;
-static int rounds = 2, reps = 10, wrong;
-static dg_context *context;
-static void *notes; /* device memory at args.c, where an instrumented variant leaves NOTES numbers per warpgroup */
-enum {
-    MAX_ORDERS = 8 * 4 + 4,
-    NOTES = 8,
-    NOTE_BYTES = 132 * 8 * NOTES * 8 /* two blocks on an SM, four warpgroups each */
+/* Of one case. */
+struct field {
+    const struct tune_sweep *sweep;
+    const struct gemm_problem *problem;
+    struct candidate *items;
+    int count;
+    struct timer timer;
 };
 
-static void die(const char *what)
+/* ---- Candidates -------------------------------------------------------------------------------------------------- */
+
+static bool is_skinny(const struct gemm_plan *plan)
 {
-    fprintf(stderr, "sweep: %s: %s\n", what, dg_last_error());
-    exit(1);
+    return plan->row == &gemm_row_sm90_fp8_gemm_skinny;
 }
 
-/* ---- Candidates ---------------------------------------------------------------------------------------------- */
-
-static bool plan_tile(const struct gemm_problem *p, const dg_device_info *device, const struct tile *t,
-                      struct gemm_plan *plan)
+double tune_cycles(const struct gemm_plan *plan)
 {
-    const int32_t sms = device->num_sms;
-    plan->row = t->row;
-    if (t->row == &gemm_row_sm90_fp8_gemm_skinny) {
-        const bool wide = t->skinny.block_m >= 2 * p->m && t->skinny.block_m > 8; /* half of it would do */
-        const bool narrow = t->skinny.block_m * 2 < p->m && t->skinny.block_m < 128;
-        if (wide || narrow || !gemm_skinny_plan_tile(p, device, sms, &t->skinny, &plan->skinny))
-            return false;
-        gemm_skinny_shape(plan);
-    } else if (t->row) {
-        if (!gemm_1d2d_plan_tile(p, device, sms, t->block_m, t->block_n, t->cluster_m, t->cluster_n, &plan->sm90))
-            return false;
-        gemm_1d2d_shape(plan);
-    } else {
-        const struct gemm_terms terms = {device, sms, false};
-        if (gemm_select(p, &terms, &plan->row, NULL, 0) != DG_SUCCESS)
-            return false;
-        plan->row->plan(p, &terms, plan);
-    }
+    return is_skinny(plan) ? plan->skinny.cycles : plan->sm90.cycles;
+}
+
+static bool plan_skinny(const struct gemm_problem *p, const dg_device_info *device, const struct gemm_skinny_tile *tile,
+                        struct gemm_plan *plan)
+{
+    const bool wide = tile->block_m >= 2 * p->m && tile->block_m > 8; /* half of it would do */
+    const bool narrow = tile->block_m * 2 < p->m && tile->block_m < 128;
+    if (wide || narrow || !gemm_skinny_plan_tile(p, device, device->num_sms, tile, &plan->skinny))
+        return false;
+    gemm_skinny_shape(plan);
     return true;
 }
 
-static double predicted(const struct gemm_plan *plan)
+bool tune_plan(const struct gemm_problem *p, const dg_device_info *device, const struct tune_tile *tile,
+               struct gemm_plan *plan)
 {
-    return plan->row == &gemm_row_sm90_fp8_gemm_skinny ? plan->skinny.cycles : plan->sm90.cycles;
+    plan->row = tile->row;
+    if (tile->row == &gemm_row_sm90_fp8_gemm_skinny)
+        return plan_skinny(p, device, &tile->skinny, plan);
+    if (tile->row) {
+        if (!gemm_1d2d_plan_tile(p, device, device->num_sms, tile->block_m, tile->block_n, tile->cluster_m,
+                                 tile->cluster_n, &plan->sm90))
+            return false;
+        gemm_1d2d_shape(plan);
+        return true;
+    }
+    const struct gemm_terms terms = {device, device->num_sms, false};
+    if (gemm_select(p, &terms, &plan->row, NULL, 0) != DG_SUCCESS)
+        return false;
+    plan->row->plan(p, &terms, plan);
+    return true;
 }
 
 /* A number for each order of summing: shares of K begin at whole steps. */
+enum { ORDERS = 8 * 4 + 5 };
 static int32_t order_of(const struct gemm_plan *plan)
 {
     const struct gemm_skinny_config *c = &plan->skinny.config;
-    return plan->row == &gemm_row_sm90_fp8_gemm_skinny && c->splits > 1 ? c->splits * 4 + c->step : 1;
+    return is_skinny(plan) && c->splits > 1 ? c->splits * 4 + c->step : 1;
 }
 
-static void add_candidate(const struct gemm_problem *p, const dg_device_info *device, const struct tile *t)
+static void add_candidate(struct field *field, const struct candidate *like)
 {
-    struct candidate *c = &candidates[candidate_count];
-    memset(c, 0, sizeof *c);
-    if (candidate_count + MAX_VARIANTS > MAX_CANDIDATES || !plan_tile(p, device, t, &c->plan))
-        return;
-    for (int v = 1; v < variant_count; ++v) {
-        c[v] = *c;
-        c[v].variant = v;
-    }
-    candidate_count += variant_count;
-}
-
-static void add_tiles_1d2d(void)
-{
-    static const int clusters[][2] = {{1, 1}, {2, 1}, {1, 2}};
-    for (int m = 64; m <= 256; m += 64)
-        for (int n = 16; n <= 192; n += 16)
-            for (int c = 0; c < 3; ++c)
-                tiles[tile_count++] =
-                    (struct tile){&gemm_row_sm90_fp8_gemm_1d2d, m, n, clusters[c][0], clusters[c][1], {0, 0, 0, 0}};
-}
-
-static void add_tiles_skinny(void)
-{
-    struct gemm_skinny_tile skinny;
-    for (int32_t i = 0; gemm_skinny_tile_at(i, &skinny); ++i)
-        tiles[tile_count++] = (struct tile){&gemm_row_sm90_fp8_gemm_skinny, 0, 0, 0, 0, skinny};
-}
-
-static void add_all_tiles(void)
-{
-    for (int i = 0; i < kernel_count; ++i)
-        if (kernels[i] == &gemm_row_sm90_fp8_gemm_1d2d)
-            add_tiles_1d2d();
-        else if (kernels[i])
-            add_tiles_skinny();
-        else
-            tiles[tile_count++] = (struct tile){NULL, 0, 0, 0, 0, {0, 0, 0, 0}};
-}
-
-static void *compile_some(void *variant)
-{
-    int i;
-    operation_begin("sweep");
-    while ((i = atomic_fetch_add(&next_candidate, 1)) < candidate_count) {
-        struct jit_cubin cubin;
-        if (candidates[i].variant == *(int *)variant)
-            candidates[i].usable = jit_get(&candidates[i].spec.request, true, &cubin, NULL) == DG_SUCCESS;
-        if (candidates[i].variant == *(int *)variant && !candidates[i].usable)
-            fprintf(stderr, "sweep: %s\n", dg_last_error());
-    }
-    return NULL;
-}
-
-static void compile_variant(int variant)
-{
-    pthread_t threads[16];
-    if (variant_texts[variant])
-        sources_replace(kernels[0]->name, variant_texts[variant]);
-    atomic_store(&next_candidate, 0);
-    for (int i = 0; i < 16; ++i)
-        pthread_create(&threads[i], NULL, compile_some, &variant);
-    for (int i = 0; i < 16; ++i)
-        pthread_join(threads[i], NULL);
-}
-
-static void load_candidates(const struct gemm_problem *p, const struct cuda_scope *scope, int variant)
-{
-    for (int i = 0; i < candidate_count; ++i) {
-        struct candidate *c = &candidates[i];
-        struct jit_cubin cubin;
-        if (c->variant != variant || !c->usable)
-            continue;
-        if (jit_get(&c->spec.request, true, &cubin, NULL) != DG_SUCCESS ||
-            cuda_kernel_load(scope, cubin.image, cubin.bytes, c->spec.request.kernel, c->plan.smem_bytes,
-                             &c->launch.kernel) != DG_SUCCESS ||
-            c->plan.row->bind(p, &c->plan, scope->driver, &c->args) != DG_SUCCESS)
-            die("load");
-        if (c->plan.row == &gemm_row_sm90_fp8_gemm_1d2d)
-            c->args.sm90.c.data = (uint64_t)(uintptr_t)notes;
-        else
-            c->args.skinny.c.data = (uint64_t)(uintptr_t)notes;
-        c->launch.grid[0] = c->plan.grid;
-        c->launch.grid[1] = c->launch.grid[2] = 1;
-        c->launch.threads = c->plan.threads;
-        c->launch.cluster = c->plan.cluster;
+    const int variants = field->sweep->variant_count ? field->sweep->variant_count : 1;
+    for (int v = 0; v < variants && field->count < MAX_CANDIDATES; ++v) {
+        struct candidate *c = &field->items[field->count++];
+        *c = *like;
+        c->variant = v;
+        c->plan.row->spec(field->problem, &c->plan, &c->spec);
+        c->spec.request.config = c->spec.config; /* its own copy */
+        c->spec.request.arch = 90;
         c->us = 1e30;
     }
 }
 
-/* ---- Timing -------------------------------------------------------------------------------------------------- */
+static void add_candidates(struct field *field, const dg_device_info *device)
+{
+    const struct gemm_problem *p = field->problem;
+    const struct tune_sweep *sweep = field->sweep;
+    double least = 1e300;
+    struct candidate c;
+    memset(&c, 0, sizeof c);
+    c.device = p->device;
+    for (int i = 0; i < sweep->tile_count; ++i)
+        if (tune_plan(p, device, &sweep->tiles[i], &c.plan) && tune_cycles(&c.plan) < least)
+            least = tune_cycles(&c.plan);
+    field->count = 0;
+    for (int i = 0; i < sweep->tile_count; ++i)
+        if (tune_plan(p, device, &sweep->tiles[i], &c.plan) && tune_cycles(&c.plan) <= sweep->prune * least)
+            add_candidate(field, &c);
+}
+
+/* ---- Compiling and loading --------------------------------------------------------------------------------------- */
+
+struct compiling {
+    struct field *field;
+    int variant;
+    atomic_int next, failed;
+    char why[256];
+    pthread_mutex_t mutex; /* of `why` */
+};
+
+static void *compile_some(void *user)
+{
+    struct compiling *work = user;
+    int i;
+    operation_begin("tune");
+    while ((i = atomic_fetch_add(&work->next, 1)) < work->field->count) {
+        struct candidate *c = &work->field->items[i];
+        struct jit_cubin cubin;
+        if (c->variant == work->variant && jit_get(&c->spec.request, true, &cubin, NULL) != DG_SUCCESS) {
+            pthread_mutex_lock(&work->mutex);
+            snprintf(work->why, sizeof work->why, "%.255s", dg_last_error());
+            pthread_mutex_unlock(&work->mutex);
+            atomic_store(&work->failed, 1);
+        }
+    }
+    return NULL;
+}
+
+static bool compile_variant(struct field *field, int variant)
+{
+    struct compiling work = {.field = field, .variant = variant, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    pthread_t threads[COMPILERS];
+    int count = 0;
+    if (field->sweep->variant_count && field->sweep->variants[variant].text)
+        sources_replace(field->items[0].plan.row->name, field->sweep->variants[variant].text);
+    while (count < COMPILERS && pthread_create(&threads[count], NULL, compile_some, &work) == 0)
+        ++count;
+    for (int i = 0; i < count; ++i)
+        pthread_join(threads[i], NULL);
+    return count == 0 ? trouble("no thread could be made") : !work.failed || trouble("%s", work.why);
+}
+
+static bool load(struct candidate *c, const struct gemm_problem *p, const struct cuda_scope *scope)
+{
+    struct jit_cubin cubin;
+    c->launch.grid[0] = c->plan.grid;
+    c->launch.grid[1] = c->launch.grid[2] = 1;
+    c->launch.threads = c->plan.threads;
+    c->launch.cluster = c->plan.cluster;
+    return ok(jit_get(&c->spec.request, true, &cubin, NULL)) &&
+           ok(cuda_kernel_load(scope, cubin.image, cubin.bytes, c->spec.request.kernel, c->plan.smem_bytes,
+                               &c->launch.kernel)) &&
+           ok(c->plan.row->bind(p, &c->plan, scope->driver, &c->args));
+}
+
+static bool load_all(struct field *field, const struct cuda_scope *scope)
+{
+    const int variants = field->sweep->variant_count ? field->sweep->variant_count : 1;
+    for (int v = 0; v < variants; ++v) {
+        if (!compile_variant(field, v))
+            return false;
+        for (int i = 0; i < field->count; ++i)
+            if (field->items[i].variant == v && !load(&field->items[i], field->problem, scope))
+                return false;
+    }
+    return true;
+}
+
+/* ---- Checking and timing ----------------------------------------------------------------------------------------- */
 
 static bool run_candidate(void *user, dg_stream stream)
 {
     struct candidate *c = user;
     struct cuda_scope scope;
-    if (cuda_enter(0, stream, &scope) != DG_SUCCESS)
+    if (!ok(cuda_enter(c->device, stream, &scope)))
         return false;
-    dg_status status = cuda_launch(&scope, &c->launch, &c->args, stream);
+    const bool done = ok(cuda_launch(&scope, &c->launch, &c->args, stream));
     cuda_leave(&scope);
-    return status == DG_SUCCESS;
+    return done;
 }
 
-/* The first megabytes stand for all. */
-static size_t bytes_of_d(const dg_gemm_args *args)
+static const char *variant_name(const struct tune_sweep *sweep, int variant)
 {
-    size_t bytes = (size_t)(args->d.shape[0] * args->d.stride[0]) * dg_dtype_size(args->d.dtype);
-    return bytes < 4 << 20 ? bytes : 4 << 20;
+    return sweep->variant_count ? sweep->variants[variant].name : "built-in";
 }
 
-static struct hash128 hash_of_d(const dg_gemm_args *args, char *host)
+/* Each candidate once, with D poisoned before: all with the same order of summing must give the same bits. */
+static bool check_all(struct field *field, const dg_gemm_args *args)
 {
-    size_t bytes = bytes_of_d(args);
-    struct hash128 h = hash128_begin();
-    if (dg_copy(host, DG_CPU, args->d.data, 0, bytes, NULL) != DG_SUCCESS)
-        die("copy");
-    uint64_t words[2] = {hash_words(host, bytes / 8 * 8), bytes};
-    hash128_add(&h, words, sizeof words);
-    return h;
-}
-
-static bool instrumented(const struct candidate *c)
-{
-    return strncmp(variant_names[c->variant], "prof", 4) == 0;
-}
-
-/* Each candidate once, with D poisoned before: a launch that fails or other bits than the first one's are reported. */
-static void check_candidates(const dg_gemm_args *args, dg_stream stream)
-{
-    size_t bytes = bytes_of_d(args);
-    char *host = malloc(bytes);
-    struct hash128 first[MAX_ORDERS + 1] = {{0, 0}};
-    bool have_first[MAX_ORDERS + 1] = {false};
-    for (int i = 0; i < candidate_count; ++i) {
-        struct candidate *c = &candidates[i];
-        if (!c->usable || instrumented(c)) /* whose results may be wrong on purpose */
-            continue;
-        gpu_fill(args->d.data, 0xffffffffu, bytes / 4, stream);
-        if (!run_candidate(c, stream) || dg_synchronize(0, stream) != DG_SUCCESS)
-            die("run");
-        struct hash128 h = hash_of_d(args, host);
+    /* The first megabytes stand for all. */
+    const size_t all = (size_t)(args->d.shape[0] * args->d.stride[0]) * dg_dtype_size(args->d.dtype) / 8 * 8;
+    const size_t bytes = all < 4 << 20 ? all : 4 << 20;
+    uint64_t first[ORDERS] = {0};
+    char *host = get_memory(bytes);
+    bool good = true;
+    for (int i = 0; good && i < field->count; ++i) {
+        struct candidate *c = &field->items[i];
         const int32_t order = order_of(&c->plan);
-        if (have_first[order] && (h.high != first[order].high || h.low != first[order].low)) {
-            fprintf(stderr, "sweep: other bits: %s %s\n", variant_names[c->variant], c->spec.config);
-            ++wrong;
-        }
-        first[order] = have_first[order] ? first[order] : h;
-        have_first[order] = true;
+        good = gpu_fill(args->d.data, 0xffffffffu, bytes / 4, field->timer.stream) &&
+               run_candidate(c, field->timer.stream) &&
+               ok(dg_copy(host, DG_CPU, args->d.data, c->device, bytes, field->timer.stream));
+        const uint64_t bits = good ? hash_words(host, bytes) : 0;
+        if (good && first[order] && first[order] != bits)
+            good = trouble("other bits than another configuration's: %s %s", variant_name(field->sweep, c->variant),
+                           c->spec.config);
+        first[order] = bits;
     }
     free(host);
+    return good;
 }
 
-/* The mean over all warpgroups of what an instrumented variant left. */
-static void print_notes(struct candidate *c, struct timer *timer)
+/* Another order in each round: what follows a slow candidate finds the clock higher than what follows a fast one. */
+static void shuffle(int *order, int count)
 {
-    static uint64_t host[NOTE_BYTES / 8];
-    double sum[NOTES] = {0};
-    if (!instrumented(c))
-        return;
-    double us; /* of some runs with a cold cache, the last of which leaves the notes */
-    gpu_fill(notes, 0, NOTE_BYTES / 4, timer->stream);
-    if (!timer_round(timer, run_candidate, c, reps, &us) ||
-        dg_copy(host, DG_CPU, notes, 0, NOTE_BYTES, timer->stream) != DG_SUCCESS)
-        die("notes");
-    const int warpgroups = c->plan.row == &gemm_row_sm90_fp8_gemm_1d2d ? c->plan.sm90.config.warpgroups : 1;
-    int count = (int)c->plan.grid * warpgroups;
-    for (int i = 0; i < count; ++i)
-        for (int j = 0; j < NOTES; ++j)
-            sum[j] += (double)host[i * NOTES + j] / count;
-    char line[512];
-    c->plan.row->line(&c->plan, line, sizeof line);
-    fprintf(stderr, "%s %.60s:", variant_names[c->variant], line);
-    for (int j = 0; j < NOTES; ++j)
-        fprintf(stderr, " %.0f", sum[j]);
-    fprintf(stderr, "\n");
-}
-
-static double time_all(struct timer *timer, struct cublaslt_plan *baseline)
-{
-    double cublas = 1e30, us;
-    for (int round = 0; round < rounds; ++round) {
-        if (baseline && timer_round(timer, cublaslt_run, baseline, reps, &us) && us < cublas)
-            cublas = us;
-        for (int i = 0; i < candidate_count; ++i)
-            if (candidates[i].usable) {
-                if (!timer_round(timer, run_candidate, &candidates[i], reps, &us))
-                    die("time");
-                if (us < candidates[i].us)
-                    candidates[i].us = us;
-            }
+    static uint32_t state = 1;
+    for (int i = 0; i < count; ++i) {
+        state = state * 1664525u + 1013904223u;
+        const int j = (int)(state >> 8) % (i + 1);
+        order[i] = order[j];
+        order[j] = i;
     }
-    return cublas;
 }
 
-static void print_all(const dg_gemm_args *args, double cublas)
+static bool time_all(struct field *field, struct cublaslt_plan *baseline, double *baseline_us)
 {
-    for (int i = 0; i < candidate_count; ++i) {
-        const struct candidate *c = &candidates[i];
+    int order[MAX_CANDIDATES];
+    double us;
+    const int reps = (int)field->sweep->reps;
+    for (int64_t round = 0; round < field->sweep->rounds; ++round) {
+        if (baseline) {
+            if (!timer_round(&field->timer, cublaslt_run, baseline, reps, &us))
+                return false;
+            *baseline_us = us < *baseline_us || round == 0 ? us : *baseline_us;
+        }
+        shuffle(order, field->count);
+        for (int i = 0; i < field->count; ++i) {
+            struct candidate *c = &field->items[order[i]];
+            if (!timer_round(&field->timer, run_candidate, c, reps, &us))
+                return false;
+            c->us = us < c->us ? us : c->us;
+        }
+    }
+    return true;
+}
+
+static void write_all(const struct field *field, const struct test_case *test, double baseline_us)
+{
+    for (int i = 0; i < field->count; ++i) {
+        const struct candidate *c = &field->items[i];
         char line[512];
-        if (!c->usable)
-            continue;
         c->plan.row->line(&c->plan, line, sizeof line);
-        printf("%s,%s,%lld,%lld,%lld,%.2f,%.2f,%.0f,%s\n", variant_names[c->variant], c->plan.row->name,
-               (long long)args->d.shape[0], (long long)args->d.shape[1], (long long)args->a.shape[1], c->us, cublas,
-               predicted(&c->plan), line);
+        fprintf(field->sweep->csv, "%s,%s,%" PRId64 ",%" PRId64 ",%" PRId64 ",%.2f,%.2f,%.0f,%s\n",
+                variant_name(field->sweep, c->variant), c->plan.row->name, test->m, test->n, test->k, c->us,
+                baseline_us, tune_cycles(&c->plan), line);
     }
-    fflush(stdout);
+    fflush(field->sweep->csv);
 }
 
-/* `args` are of a problem with M rows or more; the first m are multiplied. */
-static void sweep_problem(dg_gemm_args args, int64_t m, struct timer *timer)
+/* ---- Cases ------------------------------------------------------------------------------------------------------- */
+
+static bool sweep_gemm(struct field *field, const struct test_case *test, const dg_gemm_args *args)
 {
     struct gemm_problem p;
     struct cuda_scope scope;
     struct cublaslt_plan baseline;
-    operation_begin("sweep");
-    args.a.shape[0] = args.sfa.shape[0] = args.d.shape[0] = m;
-    if (gemm_problem_make(&args, NULL_DATA_REFUSED, &p) != DG_SUCCESS ||
-        cuda_enter(0, timer->stream, &scope) != DG_SUCCESS)
-        die("problem");
-    candidate_count = 0;
-    for (int i = 0; i < tile_count; ++i)
-        add_candidate(&p, &scope.device->info, &tiles[i]);
-    for (int i = 0; i < candidate_count; ++i) {
-        candidates[i].plan.row->spec(&p, &candidates[i].plan, &candidates[i].spec);
-        candidates[i].spec.request.config = candidates[i].spec.config;
-        candidates[i].spec.request.arch = 90;
-    }
-    for (int v = 0; v < variant_count; ++v) {
-        compile_variant(v);
-        load_candidates(&p, &scope, v);
-    }
-    check_candidates(&args, timer->stream);
-    bool compared = cublaslt_plan_make(&baseline, &args);
-    double cublas = time_all(timer, compared ? &baseline : NULL);
-    for (int i = 0; i < candidate_count; ++i)
-        print_notes(&candidates[i], timer);
-    if (compared)
-        cublaslt_plan_free(&baseline);
-    print_all(&args, cublas);
+    double baseline_us = 0.0;
+    operation_begin("tune");
+    if (!ok(gemm_problem_make(args, NULL_DATA_REFUSED, &p)) || !ok(cuda_enter(p.device, field->timer.stream, &scope)))
+        return false;
+    field->problem = &p;
+    add_candidates(field, &scope.device->info);
+    bool done = load_all(field, &scope);
     cuda_leave(&scope);
+    if (!done || !check_all(field, args))
+        return false;
+    const bool compared = cublaslt_plan_make(&baseline, args);
+    done = time_all(field, compared ? &baseline : NULL, &baseline_us);
+    cublaslt_plan_free(&baseline);
+    if (done)
+        write_all(field, test, baseline_us);
+    return done;
 }
 
-/* ---- Arguments ----------------------------------------------------------------------------------------------- */
-
-static char *read_text(const char *path)
+static bool sweep_case(struct field *field, const struct test_case *test)
 {
-    FILE *file = fopen(path, "r");
-    char *text = NULL;
-    size_t room = 0;
-    if (file == NULL || getdelim(&text, &room, '\0', file) < 0)
-        die(path);
-    fclose(file);
-    return text;
-}
-
-static void add_variant(char *option)
-{
-    char *path = strchr(option, '=');
-    if (path == NULL)
-        die("-v wants NAME=FILE");
-    *path++ = '\0';
-    variant_names[variant_count] = option;
-    variant_texts[variant_count++] = read_text(path);
-}
-
-static void add_kernel(const char *name)
-{
-    if (kernel_count == 2)
-        die("-k is given more than twice");
-    if (strcmp(name, "1d2d") == 0)
-        kernels[kernel_count++] = &gemm_row_sm90_fp8_gemm_1d2d;
-    else if (strcmp(name, "skinny") == 0)
-        kernels[kernel_count++] = &gemm_row_sm90_fp8_gemm_skinny;
-    else if (strcmp(name, "choice") == 0)
-        kernels[kernel_count++] = NULL;
-    else
-        die("-k wants 1d2d, skinny or choice");
-}
-
-static void add_tile(const char *option)
-{
-    struct tile t = {&gemm_row_sm90_fp8_gemm_1d2d, 0, 0, 1, 1, {0, 0, 0, 0}};
-    struct gemm_skinny_tile *s = &t.skinny;
-    if (sscanf(option, "s%dx%dx%dx%d", &s->block_m, &s->step, &s->splits, &s->blocks_per_sm) == 4)
-        t.row = &gemm_row_sm90_fp8_gemm_skinny;
-    else if (sscanf(option, "%dx%dc%dx%d", &t.block_m, &t.block_n, &t.cluster_m, &t.cluster_n) < 2)
-        die("-t wants BLOCK_MxBLOCK_N[cCLUSTER_MxCLUSTER_N] or sBLOCK_MxSTEPxSPLITSxBLOCKS_PER_SM");
-    tiles[tile_count++] = t;
-}
-
-static void sweep_case(const char *text, struct timer *timer)
-{
-    struct gemm gemm;
-    struct test_case test;
-    long long m, n, k;
-    char line[128];
-    if (sscanf(text, "%lld,%lld,%lld", &m, &n, &k) != 3)
-        die("wanted M,N,K");
-    snprintf(line, sizeof line, "gemm fp8 m=%lld n=%lld k=%lld", m, n, k);
-    if (!case_parse(line, &test) || !gemm_make(&gemm, &test, 0, RANDOM_PLAIN))
-        die(line);
-    dg_gemm_args args = gemm_args(&gemm);
-    sweep_problem(args, m, timer);
-    gemm_free(&gemm);
-}
-
-int main(int argc, char **argv)
-{
-    struct timer timer;
-    int option;
-    while ((option = getopt(argc, argv, "k:v:t:r:n:")) != -1) {
-        if (option == 'k')
-            add_kernel(optarg);
-        else if (option == 'v')
-            add_variant(optarg);
-        else if (option == 't')
-            add_tile(optarg);
-        else if (option == 'r')
-            rounds = atoi(optarg);
-        else if (option == 'n')
-            reps = atoi(optarg);
-        else
-            return 2;
+    struct gemm gemm = {.device = field->sweep->device};
+    if (test->op != CASE_GEMM)
+        return trouble("only gemm cases can be tuned");
+    bool done = gemm_make(&gemm, test, field->sweep->device, RANDOM_PLAIN);
+    if (done) {
+        const dg_gemm_args args = gemm_args(&gemm);
+        done = sweep_gemm(field, test, &args);
     }
-    if (variant_count > 0 && (kernel_count != 1 || kernels[0] == NULL))
-        die("-v wants one -k, 1d2d or skinny");
-    if (variant_count == 0)
-        variant_count = 1;
-    if (kernel_count == 0)
-        kernel_count = 2;
-    if (tile_count == 0)
-        add_all_tiles();
-    candidates = aligned_alloc(64, MAX_CANDIDATES * sizeof *candidates);
-    if (dg_context_create(&context) != DG_SUCCESS || !gpu_begin(0) || !timer_make(&timer, 0, TIMER_BEST))
-        die("start");
-    if (dg_alloc(0, NOTE_BYTES, &notes) != DG_SUCCESS)
-        die("notes");
-    cublaslt_begin(0);
-    fprintf(stderr, "sweep: %s, cuBLASLt %zu\n", timer.description, cublaslt_version());
-    printf("variant,kernel,m,n,k,us,cublas_us,predicted,config\n");
-    for (int i = optind; i < argc; ++i)
-        sweep_case(argv[i], &timer);
-    return wrong ? 1 : 0;
+    gemm_free(&gemm);
+    return done;
+}
+
+bool tune_sweep(struct tune_sweep *sweep)
+{
+    struct field field = {.sweep = sweep};
+    if (!gpu_begin(sweep->device) || !timer_make(&field.timer, sweep->device, TIMER_BEST))
+        return false;
+    cublaslt_begin(sweep->device);
+    field.items = aligned_alloc(64, MAX_CANDIDATES * sizeof *field.items);
+    bool done = field.items != NULL || trouble("no memory for %d candidates", MAX_CANDIDATES);
+    fprintf(sweep->csv, "variant,kernel,m,n,k,us,cublas_us,predicted,config\n");
+    for (int64_t i = 0; done && i < sweep->cases.count; ++i) {
+        progress("%" PRId64 "/%" PRId64, i + 1, sweep->cases.count);
+        done = sweep_case(&field, &sweep->cases.items[i]);
+    }
+    progress_clear();
+    free(field.items);
+    cublaslt_end();
+    timer_free(&field.timer);
+    return done;
 }

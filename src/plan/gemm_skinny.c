@@ -70,7 +70,17 @@ static struct gemm_skinny_config config_of(const struct gemm_problem *p)
     };
 }
 
-/* Split, a cluster does one tile: there are no more blocks than might run at once. */
+/*
+ * What cuOccupancyMaxActiveClusters tells on an H200 of 132 SMs with one block on each: clusters do not cross the
+ * borders between groups of SMs, which leaves some idle. A cluster that has to wait doubles the time.
+ */
+static int32_t clusters_at_once(int32_t num_sms, int32_t size)
+{
+    static const int32_t on_132[] = {0, 132, 66, 39, 30, 22, 17, 15, 15};
+    return on_132[size] * num_sms / 132;
+}
+
+/* Split, a cluster does one tile: there are no more of them than run at once. */
 static bool fill_grid(const struct gemm_problem *p, int32_t num_sms, struct gemm_skinny_plan *plan)
 {
     const struct gemm_skinny_config *c = &plan->config;
@@ -81,13 +91,11 @@ static bool fill_grid(const struct gemm_problem *p, int32_t num_sms, struct gemm
     if (tiles > INT32_MAX / 2) /* the kernel counts on to the tile that a block would have had next */
         return false;
     plan->tiles = (int32_t)tiles;
-    if (c->splits > 1 && (int64_t)plan->tiles * c->splits > slots)
+    if (c->splits > 1 && plan->tiles > clusters_at_once(num_sms, c->splits) * c->blocks_per_sm)
         return false;
     plan->grid = c->splits * (int32_t)min_i64(plan->tiles, slots / c->splits);
     return true;
 }
-
-static double predict(const struct gemm_problem *p, const struct gemm_skinny_plan *plan, int32_t num_sms);
 
 /* `plan` has what the problem decides. */
 static bool plan_tile(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms,
@@ -115,7 +123,7 @@ static bool plan_tile(const struct gemm_problem *p, const dg_device_info *device
     plan->load_bytes = c->step * (plan->a_box_rows + ROWS) * SCALE_GROUP;
     if (c->sfa_tma)
         plan->load_bytes += c->block_m * 4 * (c->sfa_packed ? 1 : c->step);
-    plan->cycles = predict(p, plan, num_sms);
+    plan->cycles = gemm_skinny_predict(&gemm_skinny_costs, p, num_sms, plan);
     return true;
 }
 
@@ -128,53 +136,40 @@ bool gemm_skinny_plan_tile(const struct gemm_problem *p, const dg_device_info *d
 
 /* ---- The cost model ------------------------------------------------------------------------------------------ */
 
-/*
- * Cycles at 1.7 GHz, fitted to 5,700 measurements on an H200 (100 shapes times all tiles; bench/LOG.md). gemm_sm90.c
- * tells how well the two models choose.
- */
-enum {
-    FILL = 1903,       /* launch, and the first loads */
-    FILL_BLOCK = 2931, /* what the blocks on one SM add to that */
-    MEET = 1050,       /* of the blocks of a cluster */
-    MEET_BLOCK = 240,  /* for each of them */
-    STEP_LEAST = 149,  /* a step's latency: barrier, wgmma, promotion, barrier */
-    STEP_GROUP = 124,  /* for each K group of the step */
-    TILE = 957,        /* between tiles */
-    LATENCY = 2200     /* of memory: what is in flight limits what comes */
+const struct gemm_skinny_costs gemm_skinny_costs = {
+#define COST(name, value, what) .name = value,
+#include "plan/gemm_skinny_costs.def"
+#undef COST
 };
-static const double STEP_ROW = 0.38;  /* of a K group, for each row of A */
-static const double L2_BYTES = 74;    /* per cycle and SM */
-static const double HBM_BYTES = 2823; /* per cycle */
-static const double TILE_ROW = 15;    /* of a tile */
-static const double REDUCE = 11;      /* for each row whose sums come from other blocks */
-static const double BOTH = 0.43;      /* computing and loading overlap, but not wholly */
 
 /* One step in one block; `on_sm` blocks share what the L2 cache delivers to their SM. */
-static double step_cycles(const struct gemm_skinny_plan *plan, double on_sm)
+static double step_cycles(const struct gemm_skinny_costs *cost, const struct gemm_skinny_plan *plan, double on_sm)
 {
     const struct gemm_skinny_config *c = &plan->config;
-    const double math = STEP_LEAST + c->step * (STEP_GROUP + STEP_ROW * c->block_m);
-    const double l2 = on_sm * c->step * (plan->a_box_rows + ROWS) * SCALE_GROUP / L2_BYTES;
+    const double math = cost->step_least + c->step * (cost->step_group + cost->step_row * c->block_m);
+    const double l2 = on_sm * c->step * (plan->a_box_rows + ROWS) * SCALE_GROUP / cost->l2_bytes;
     return math > l2 ? math : l2;
 }
 
-static double predict(const struct gemm_problem *p, const struct gemm_skinny_plan *plan, int32_t num_sms)
+double gemm_skinny_predict(const struct gemm_skinny_costs *cost, const struct gemm_problem *p, int32_t num_sms,
+                           const struct gemm_skinny_plan *plan)
 {
     const struct gemm_skinny_config *c = &plan->config;
     const double m = (double)p->m, n = (double)p->n, k = (double)p->k, grid = plan->grid, splits = c->splits;
     const double steps = (double)ceil_div(ceil_div(ceil_div(p->k, SCALE_GROUP), c->step), c->splits);
     const double waves = (double)ceil_div(plan->tiles, plan->grid / c->splits);
     const double spread = grid / num_sms, on_sm = spread > 1 ? spread : 1;
-    const double compute = waves * (steps * step_cycles(plan, on_sm) + TILE + TILE_ROW * c->block_m);
+    const double tile = cost->tile + cost->tile_row * c->block_m;
+    const double compute = waves * (steps * step_cycles(cost, plan, on_sm) + tile);
 
-    const double in_flight = grid * c->stages * c->step * ROWS * SCALE_GROUP / LATENCY;
-    const double rate = in_flight < HBM_BYTES ? in_flight : HBM_BYTES;
+    const double in_flight = grid * c->stages * c->step * ROWS * SCALE_GROUP / cost->latency;
+    const double rate = in_flight < cost->hbm_bytes ? in_flight : cost->hbm_bytes;
     const double memory = (double)p->batch * (n * k + m * k + m * n * (double)dg_dtype_size(p->d.dtype)) / rate;
 
-    double fixed = FILL + FILL_BLOCK * spread;
+    double fixed = cost->fill + cost->fill_block * spread;
     if (c->splits > 1)
-        fixed += MEET + MEET_BLOCK * splits + REDUCE * c->block_m * (splits - 1) / splits;
-    return compute > memory ? fixed + compute + BOTH * memory : fixed + memory + BOTH * compute;
+        fixed += cost->meet + cost->meet_block * splits + cost->reduce * c->block_m * (splits - 1) / splits;
+    return compute > memory ? fixed + compute + cost->beside * memory : fixed + memory + cost->beside * compute;
 }
 
 bool gemm_skinny_tile_at(int32_t index, struct gemm_skinny_tile *tile)

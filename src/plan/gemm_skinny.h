@@ -8,6 +8,15 @@
 #include "plan/config_text.h"
 #include "plan/gemm_problem.h"
 
+/* Of the cost model, in cycles at 1.7 GHz: `deepgemm tune` fits and writes them. */
+struct gemm_skinny_costs {
+#define COST(name, value, what) double name;
+#include "plan/gemm_skinny_costs.def"
+#undef COST
+};
+
+extern const struct gemm_skinny_costs gemm_skinny_costs;
+
 /* What the kernel is compiled for. Shapes are not in it: one kernel serves all problems of a configuration. */
 #define GEMM_SKINNY_CONFIG(X)                                                                                          \
     X(block_m, BLOCK_M)             /* rows of A (tokens) per tile: a multiple of 8 */                                 \
@@ -61,5 +70,9 @@ bool gemm_skinny_tile_at(int32_t index, struct gemm_skinny_tile *tile);
 /* The plan of the least predicted time, or false when no tile exists. For a problem that sm90_fp8_gemm_1d2d takes. */
 bool gemm_skinny_choose(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms,
                         struct gemm_skinny_plan *plan);
+
+/* Predicted cycles of a plan on that many SMs. */
+double gemm_skinny_predict(const struct gemm_skinny_costs *costs, const struct gemm_problem *p, int32_t num_sms,
+                           const struct gemm_skinny_plan *plan);
 
 #endif

@@ -17,6 +17,9 @@ enum {
     MAX_BLOCK_N = 192,   /* 64 x N accumulators and as many partial sums per warpgroup: N registers a thread */
 };
 
+/* Products m * n * k from which the power limit decides how fast the clock runs. */
+static const double LONG_PRODUCTS = 2.3e11;
+
 /* ---- What the kernel can take -------------------------------------------------------------------------------- */
 
 /* A's rows as TMA would address them if there were more than one: batch invariance wants the same answer for M = 1. */
@@ -183,8 +186,6 @@ static void fill_config(const struct gemm_problem *p, struct gemm_1d2d_config *c
     c->store_cols = c->tma_store ? store_columns(c->block_n, element) : 0;
 }
 
-static double predict(const struct gemm_problem *p, const struct gemm_1d2d_plan *plan);
-
 bool gemm_1d2d_plan_tile(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms, int32_t block_m,
                          int32_t block_n, int32_t cluster_m, int32_t cluster_n, struct gemm_1d2d_plan *plan)
 {
@@ -216,75 +217,70 @@ bool gemm_1d2d_plan_tile(const struct gemm_problem *p, const dg_device_info *dev
     plan->b_box_rows = block_n / cluster_m;
     plan->load_bytes = (plan->a_box_rows * cluster_n + block_n) * SCALE_GROUP;
     plan->scale_box_rows = sfa_words(c);
-    plan->cycles = predict(p, plan);
+    plan->cycles = gemm_1d2d_predict(&gemm_1d2d_costs, p, plan);
     return true;
 }
 
 /* ---- The cost model ------------------------------------------------------------------------------------------ */
 
-/*
- * Cycles at 1.7 GHz, fitted to 10,900 measurements on an H200 (2026-12-01: 107 shapes times all tiles and clusters;
- * bench/LOG.md): the tile chosen is within 5 % of the best for 102 of the shapes, and 1 % slower at the mean.
- */
-enum {
-    LEAST_GROUP = 186,  /* a step's latency: barrier, wgmma, barrier */
-    CLUSTER_GROUP = 21, /* what waiting for the other block costs a step */
-    FILL = 5090,        /* launch, and the first loads */
-    TILE = 568,         /* between tiles */
-    WGMMA_LEAST = 22    /* a wgmma reads 64 x 32 of A however few columns it has */
+const struct gemm_1d2d_costs gemm_1d2d_costs = {
+#define COST(name, value, what) .name = value,
+#include "plan/gemm_sm90_costs.def"
+#undef COST
 };
-static const double SPLIT_COLUMN = 0.67;  /* a step, where a tile may have two scales of B: choosing one of them */
-static const double L2_BYTES = 79;        /* per cycle and SM */
-static const double HBM_BYTES = 2860;     /* per cycle, with all SMs loading */
-static const double TILE_ELEMENT = 0.042; /* storing one element */
-static const double TRAFFIC = 0.02;       /* L2 traffic costs power even where it hides, and the clock, */
-static const double TRAFFIC_LONG = 0.06;  /* with products that take LONG or more */
-static const double LONG_PRODUCTS = 2.3e11;
 
 /* What promotion, mostly hidden, adds to a step's wgmmas: a fixed part, and one for each column. */
-static double promotion_cycles(const struct gemm_1d2d_config *c)
+static double promotion_cycles(const struct gemm_1d2d_costs *cost, const struct gemm_1d2d_config *c)
 {
     switch (c->block_m) {
     case 64:
-        return 67 + 0.08 * c->block_n;
+        return cost->promotion_64 + cost->promotion_column_64 * c->block_n;
     case 128:
-        return 48 + 0.01 * c->block_n;
+        return cost->promotion_128 + cost->promotion_column_128 * c->block_n;
     case 192:
-        return 36 + 0.55 * c->block_n;
+        return cost->promotion_192 + cost->promotion_column_192 * c->block_n;
     default:
-        return 6 + 0.62 * c->block_n;
+        return cost->promotion_256 + cost->promotion_column_256 * c->block_n;
     }
 }
 
-/* One K group of 128 in one block: bound by tensor cores and promotion, by what L2 delivers, or by latency. */
-static double group_cycles(const struct gemm_problem *p, const struct gemm_1d2d_plan *plan)
+static double max_f64(double x, double y)
 {
-    const struct gemm_1d2d_config *c = &plan->config;
-    double n = c->block_n, part = c->part_n;
-    double wgmma = n / part * (part / 2 > WGMMA_LEAST + part / 4 ? part / 2 : WGMMA_LEAST + part / 4);
-    double math = c->block_m / 64.0 * 4 * wgmma + promotion_cycles(c);
-    double l2 = (plan->a_box_rows + n / c->cluster_m) * SCALE_GROUP / L2_BYTES;
-    if (SCALE_GROUP % c->block_n != 0)
-        math += SPLIT_COLUMN * n;
-    if (plan->cluster > 1)
-        math += CLUSTER_GROUP;
-    double cycles = math > l2 ? math : l2;
-    const double length = (double)p->batch * (double)p->m * (double)p->n * (double)p->k / LONG_PRODUCTS;
-    return (cycles > LEAST_GROUP ? cycles : LEAST_GROUP) + (TRAFFIC + TRAFFIC_LONG * (length < 1 ? length : 1)) * l2;
+    return x > y ? x : y;
 }
 
-static double predict(const struct gemm_problem *p, const struct gemm_1d2d_plan *plan)
+/* One K group of 128 in one block: bound by tensor cores and promotion, by what L2 delivers, or by latency. */
+static double group_cycles(const struct gemm_1d2d_costs *cost, const struct gemm_problem *p,
+                           const struct gemm_1d2d_plan *plan)
 {
     const struct gemm_1d2d_config *c = &plan->config;
-    double k_blocks = (double)ceil_div(p->k, SCALE_GROUP);
-    double waves = (double)ceil_div(plan->sched.tiles, plan->grid / plan->cluster);
-    double compute = FILL + waves * (k_blocks * group_cycles(p, plan) + TILE + TILE_ELEMENT * c->block_m * c->block_n);
+    const double n = c->block_n, part = c->part_n;
+    const double wgmma = n / part * max_f64(part / 2, cost->wgmma_least + part / 4);
+    double math = c->block_m / 64.0 * 4 * wgmma + promotion_cycles(cost, c);
+    const double l2 = (plan->a_box_rows + n / c->cluster_m) * SCALE_GROUP / cost->l2_bytes;
+    if (SCALE_GROUP % c->block_n != 0)
+        math += cost->split_column * n;
+    if (plan->cluster > 1)
+        math += cost->cluster_group;
+    const double length = (double)p->batch * (double)p->m * (double)p->n * (double)p->k / LONG_PRODUCTS;
+    return max_f64(max_f64(math, l2), cost->group_least) +
+           (cost->traffic + cost->traffic_long * (length < 1 ? length : 1)) * l2;
+}
 
-    double element = (double)dg_dtype_size(p->d.dtype), m = (double)p->m, n = (double)p->n;
-    double bytes = (double)p->batch * ((m + n) * (double)p->k + m * n * element * (p->has_c ? 2 : 1));
-    double share = plan->grid / 99.0; /* three quarters of the SMs reach full bandwidth */
-    double memory = FILL + bytes / HBM_BYTES / (share < 1 ? share : 1);
-    return compute > memory ? compute + 0.10 * memory : memory + 0.13 * compute;
+double gemm_1d2d_predict(const struct gemm_1d2d_costs *cost, const struct gemm_problem *p,
+                         const struct gemm_1d2d_plan *plan)
+{
+    const struct gemm_1d2d_config *c = &plan->config;
+    const double k_blocks = (double)ceil_div(p->k, SCALE_GROUP);
+    const double waves = (double)ceil_div(plan->sched.tiles, plan->grid / plan->cluster);
+    const double tile = cost->tile + cost->tile_element * c->block_m * c->block_n;
+    const double compute = cost->fill + waves * (k_blocks * group_cycles(cost, p, plan) + tile);
+
+    const double element = (double)dg_dtype_size(p->d.dtype), m = (double)p->m, n = (double)p->n;
+    const double bytes = (double)p->batch * ((m + n) * (double)p->k + m * n * element * (p->has_c ? 2 : 1));
+    const double share = plan->grid / 99.0; /* three quarters of the SMs reach full bandwidth */
+    const double memory = cost->fill + bytes / cost->hbm_bytes / (share < 1 ? share : 1);
+    return compute > memory ? compute + cost->memory_beside * memory : memory + cost->compute_beside * compute;
 }
 
 void gemm_1d2d_choose(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms,

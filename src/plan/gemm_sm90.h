@@ -9,6 +9,15 @@
 #include "plan/gemm_problem.h"
 #include "shared/gemm_sched.h"
 
+/* Of the cost model, in cycles at 1.7 GHz: `deepgemm tune` fits and writes them. */
+struct gemm_1d2d_costs {
+#define COST(name, value, what) double name;
+#include "plan/gemm_sm90_costs.def"
+#undef COST
+};
+
+extern const struct gemm_1d2d_costs gemm_1d2d_costs;
+
 /* What the kernel is compiled for. Shapes are not in it: one kernel serves all problems of a configuration. */
 #define GEMM_1D2D_CONFIG(X)                                                                                            \
     X(block_m, BLOCK_M)       /* rows of D per block: 64, 128, 192 or 256 */                                           \
@@ -62,5 +71,9 @@ void gemm_1d2d_choose(const struct gemm_problem *p, const dg_device_info *device
  */
 bool gemm_1d2d_plan_tile(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms, int32_t block_m,
                          int32_t block_n, int32_t cluster_m, int32_t cluster_n, struct gemm_1d2d_plan *plan);
+
+/* Predicted cycles of a plan. */
+double gemm_1d2d_predict(const struct gemm_1d2d_costs *costs, const struct gemm_problem *p,
+                         const struct gemm_1d2d_plan *plan);
 
 #endif
