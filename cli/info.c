@@ -142,9 +142,13 @@ static void print_packs(void)
         int64_t kernels = 0, bytes = 0;
         rest += *rest == ':';
         snprintf(path, sizeof(path), "%.*s", (int)strcspn(rest, ":"), rest);
-        if (*path && dg_pack_query(path, &kernels, &bytes) == DG_SUCCESS)
-            printf("pack         %s, %" PRId64 " kernels, %" PRId64 " KiB\n", path, kernels, (bytes + 1023) / 1024);
-        else if (*path)
+        if (*path == 0)
+            continue;
+        const bool sound = dg_pack_query(path, &kernels, &bytes) == DG_SUCCESS;
+        if (sound || kernels > 0)
+            printf("pack         %s, %" PRId64 " kernels, %" PRId64 " KiB%s%s\n", path, kernels, (bytes + 1023) / 1024,
+                   sound ? "" : "; ", sound ? "" : dg_last_error());
+        else
             printf("pack         none: %s\n", dg_last_error());
     }
 }

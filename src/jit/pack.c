@@ -164,6 +164,29 @@ static size_t merge(const struct pack *old, const char *path, int32_t arch, cons
     return total;
 }
 
+/* Whether the old pack has just this kernel; the header's checksum speaks for the image. */
+static bool has_item(const struct pack *old, const char *path, const struct pack_item *item)
+{
+    const struct pack_place *place = pack_search(old, item->key);
+    struct pack_item found;
+    return place && pack_item_read(old, place, path, &found) &&
+           memcmp(&found.header, &item->header, sizeof found.header) == 0;
+}
+
+static bool is_same(const struct pack *old, const char *path, const struct pack_item *items, size_t count)
+{
+    bool same = old->file && old->count == count;
+    for (size_t i = 0; same && i < count; ++i)
+        same = has_item(old, path, &items[i]);
+    return same;
+}
+
+/* An old pack that has it all is left as it is. Returns 0 or an errno. */
+static int write_changed(const struct pack *old, const char *path, struct pack_item *items, size_t count)
+{
+    return is_same(old, path, items, count) ? 0 : pack_write(path, items, count);
+}
+
 dg_status pack_add(const char *path, int32_t arch, const struct jit_cubin *cubins, size_t count)
 {
     struct pack old;
@@ -174,7 +197,7 @@ dg_status pack_add(const char *path, int32_t arch, const struct jit_cubin *cubin
     if (status == DG_SUCCESS) {
         items = calloc(count + old.count + 1, sizeof *items);
         if (items)
-            error = pack_write(path, items, merge(&old, path, arch, cubins, count, items));
+            error = write_changed(&old, path, items, merge(&old, path, arch, cubins, count, items));
         status = finish(path, error);
     }
     free(items);
@@ -192,13 +215,14 @@ static dg_status count_kernels(const struct pack *pack, const char *path, int64_
     size_t sound = 0;
     for (size_t i = 0; i < pack->count; ++i)
         sound += pack_item_read(pack, &pack->index[i], path, &item);
-    if (sound < pack->count)
-        return fail(DG_ERROR_IO, "%zu of the %zu kernels in %s are damaged", pack->count - sound, pack->count, path);
     if (kernels)
-        *kernels = (int64_t)pack->count;
+        *kernels = (int64_t)sound;
     if (bytes)
         *bytes = (int64_t)pack->bytes;
-    return DG_SUCCESS;
+    const size_t damaged = pack->count - sound;
+    return damaged == 0 ? DG_SUCCESS
+                        : fail(DG_ERROR_IO, "%zu of the %zu kernels in %s %s damaged", damaged, pack->count, path,
+                               damaged == 1 ? "is" : "are");
 }
 
 dg_status dg_pack_query(const char *path, int64_t *kernels, int64_t *bytes)

@@ -25,8 +25,9 @@ bool pack_find(const struct jit_unit *unit, struct cache_entry *entry);
 dg_status pack_check(const char *path);
 
 /*
- * Write the pack anew with these kernels too, in place of those that it has of the same keys; it need not exist. The
- * bytes depend on the kernels only, not on their order. Fails with DG_ERROR_IO where there is something else already.
+ * Write the pack anew with these kernels too, in place of those that it has of the same keys; it need not exist, and
+ * is left alone if nothing changes. The bytes depend on the kernels only, not on their order. Fails with DG_ERROR_IO
+ * where there is something else already.
  */
 dg_status pack_add(const char *path, int32_t arch, const struct jit_cubin *cubins, size_t count);
 

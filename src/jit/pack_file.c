@@ -92,6 +92,13 @@ static bool read_all(int file, unsigned char *data, size_t bytes)
     return true;
 }
 
+static const char *too_short(off_t bytes)
+{
+    static _Thread_local char text[64];
+    snprintf(text, sizeof text, "it is no pack: it has %lld byte%s", (long long)bytes, bytes == 1 ? "" : "s");
+    return text;
+}
+
 /* All of it: what was checked is what is used, whatever becomes of the file. */
 static const char *read_file(struct pack *pack, int file)
 {
@@ -101,7 +108,7 @@ static const char *read_file(struct pack *pack, int file)
     if (!S_ISREG(info.st_mode))
         return "it is no regular file";
     if (info.st_size < (off_t)sizeof(struct pack_header))
-        return "it is too short";
+        return too_short(info.st_size);
     pack->bytes = (size_t)info.st_size;
     pack->file = malloc(pack->bytes);
     if (pack->file == NULL)
@@ -171,21 +178,53 @@ static void lay_out(const struct pack_item *items, uint32_t count, struct pack_h
     header->checksum = checksum(header, index);
 }
 
-/* The folder of a path, opened; -1 and errno when there is none. `name` is the path's last part. */
-static int open_folder(const char *path, const char **name)
+/* What a link leads to, though it be nothing yet: where open() would make a file. Returns 0 or an errno. */
+static int follow_links(const char *path, char place[PATH_MAX])
 {
-    char folder[PATH_MAX] = ".";
-    const char *slash = strrchr(path, '/');
-    *name = slash ? slash + 1 : path;
-    if (**name == '\0') {
-        errno = ENOENT;
-        return -1;
+    enum { MOST_LINKS = 40 }; /* as Linux has it */
+    char link[PATH_MAX];
+    if (snprintf(place, PATH_MAX, "%s", path) >= PATH_MAX)
+        return ENAMETOOLONG;
+    for (int i = 0; i < MOST_LINKS; ++i) {
+        const ssize_t bytes = readlink(place, link, sizeof link);
+        const char *slash = strrchr(place, '/');
+        if (bytes < 0)
+            return 0; /* no link */
+        const size_t kept = slash && link[0] != '/' ? (size_t)(slash + 1 - place) : 0;
+        if (kept + (size_t)bytes >= PATH_MAX)
+            return ENAMETOOLONG;
+        memcpy(place + kept, link, (size_t)bytes);
+        place[kept + (size_t)bytes] = '\0';
     }
-    if (slash && snprintf(folder, sizeof folder, "%.*s", (int)(*name - path), path) >= (int)sizeof folder) {
-        errno = ENAMETOOLONG;
+    return ELOOP;
+}
+
+/* The folder of the place that a path leads to, opened; -1 and errno when there is none. `name` is its last part. */
+static int open_folder(const char *path, char name[NAME_MAX + 1])
+{
+    char place[PATH_MAX];
+    const char *folder = ".";
+    errno = follow_links(path, place);
+    if (errno)
         return -1;
+    char *slash = strrchr(place, '/');
+    const char *last = slash ? slash + 1 : place;
+    errno = *last == '\0' ? ENOENT : strlen(last) > NAME_MAX ? ENAMETOOLONG : 0;
+    if (errno)
+        return -1;
+    strcpy(name, last);
+    if (slash) {
+        slash[1] = '\0';
+        folder = place;
     }
     return open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+/* The permissions of the file that will be replaced; 0 when there is none. */
+static mode_t old_mode(int folder, const char *name)
+{
+    struct stat info;
+    return fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0 ? info.st_mode & 0777 : 0;
 }
 
 int pack_write(const char *path, struct pack_item *items, size_t count)
@@ -193,14 +232,14 @@ int pack_write(const char *path, struct pack_item *items, size_t count)
     struct pack_header header;
     struct pack_place *index = calloc(count + 1, sizeof *index);
     struct piece *pieces = calloc(2 + 3 * count, sizeof *pieces);
-    const char *name;
-    int error = ENOMEM, folder = open_folder(path, &name);
+    char name[NAME_MAX + 1];
+    int error = ENOMEM, folder = open_folder(path, name);
     if (folder < 0) {
         error = errno;
     } else if (index && pieces) {
         qsort(items, count, sizeof *items, compare_keys);
         lay_out(items, (uint32_t)count, &header, index, pieces);
-        error = publish(folder, name, pieces, 2 + 3 * count);
+        error = publish(folder, name, old_mode(folder, name), pieces, 2 + 3 * count);
     }
     if (folder >= 0)
         close(folder);
@@ -211,8 +250,8 @@ int pack_write(const char *path, struct pack_item *items, size_t count)
 
 int pack_lock(const char *path)
 {
-    const char *name;
-    const int folder = open_folder(path, &name);
+    char name[NAME_MAX + 1];
+    const int folder = open_folder(path, name);
     while (folder >= 0 && flock(folder, LOCK_EX) != 0 && errno == EINTR) {
     }
     return folder;
@@ -220,8 +259,8 @@ int pack_lock(const char *path)
 
 int pack_folder_check(const char *path)
 {
-    const char *name;
-    int folder = open_folder(path, &name);
+    char name[NAME_MAX + 1];
+    int folder = open_folder(path, name);
     int error = folder >= 0 && faccessat(folder, ".", W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
     if (folder >= 0)
         close(folder);

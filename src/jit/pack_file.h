@@ -33,7 +33,7 @@ struct pack_item {
     void *image; /* of header.payload_bytes */
 };
 
-/* Read a file. Returns the reason why not, and then the pack is an empty one. */
+/* Read a file. Returns the reason why not (the thread's until its next call), and then the pack is an empty one. */
 const char *pack_open(const char *path, struct pack *pack);
 void pack_close(struct pack *pack);
 
@@ -42,7 +42,8 @@ const struct pack_place *pack_search(const struct pack *pack, struct hash128 key
 /* One kernel, checked; false, and a line under DG_JIT_DEBUG, when it is damaged. `path` is for that. */
 bool pack_item_read(const struct pack *pack, const struct pack_place *place, const char *path, struct pack_item *item);
 
-/* Sort the items and publish them as a pack. Returns 0, or the errno of why not. */
+/* Sort the items and publish them as a pack: in the place of what a link leads to, with the permissions of a file that
+   was there. Returns 0, or the errno of why not. */
 int pack_write(const char *path, struct pack_item *items, size_t count);
 
 /* Wait until nobody else adds to packs in the path's folder. close() ends that; -1 (no folder, no locks) is no error.

@@ -6,16 +6,17 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* O_EXCL makes the name ours even where process numbers repeat, on a network file system or in containers. */
-static int create_private(int folder, const char *name, char private_name[NAME_MAX + 1])
+static int create_private(int folder, const char *name, mode_t mode, char private_name[NAME_MAX + 1])
 {
     static atomic_uint counter;
     int file = -1;
     for (int attempt = 0; attempt < 16 && file < 0; ++attempt) {
         snprintf(private_name, NAME_MAX + 1, "%.200s.%ld.%u.tmp", name, (long)getpid(), atomic_fetch_add(&counter, 1));
-        file = openat(folder, private_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+        file = openat(folder, private_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
         if (file < 0 && errno != EEXIST)
             break;
     }
@@ -47,10 +48,12 @@ static bool write_pieces(int file, const struct piece *pieces, size_t count)
     return close(file) == 0 && ok;
 }
 
-int publish(int folder, const char *name, const struct piece *pieces, size_t count)
+int publish(int folder, const char *name, mode_t mode, const struct piece *pieces, size_t count)
 {
     char private_name[NAME_MAX + 1];
-    int error, file = create_private(folder, name, private_name);
+    int error, file = create_private(folder, name, mode ? mode : 0644, private_name);
+    if (file >= 0 && mode)
+        (void)fchmod(file, mode); /* a file system that knows no permissions is no reason to fail */
     if (file >= 0 && write_pieces(file, pieces, count) && renameat(folder, private_name, folder, name) == 0)
         return 0;
     error = errno;

@@ -3,6 +3,7 @@
 #define JIT_PUBLISH_H
 
 #include <stddef.h>
+#include <sys/types.h>
 
 struct piece {
     const void *data;
@@ -11,9 +12,9 @@ struct piece {
 
 /*
  * Write the pieces, one after the other, to the folder's file `name`; until then they lie in
- * `<name>.<process>.<count>.tmp`. Readers see the old file or the whole new one. Returns 0, or the errno that stood in
- * the way, and then nothing is left behind.
+ * `<name>.<process>.<count>.tmp`. Readers see the old file or the whole new one. Its permissions are `mode`, or for 0
+ * what the umask leaves of 0644. Returns 0, or the errno that stood in the way, and then nothing is left behind.
  */
-int publish(int folder, const char *name, const struct piece *pieces, size_t count);
+int publish(int folder, const char *name, mode_t mode, const struct piece *pieces, size_t count);
 
 #endif

@@ -447,7 +447,7 @@ TEST(what_is_no_pack_is_told_once_and_passed_over)
     static const struct {
         const char *name, *why;
     } files[] = {{"missing", "No such file or directory"},
-                 {"empty", "it is too short"},
+                 {"empty", "it is no pack: it has 0 bytes"},
                  {"text", "it is no pack"},
                  {"folder", "it is no regular file"},
                  {"fifo", "it is no regular file"},
@@ -474,6 +474,16 @@ TEST(what_is_no_pack_is_told_once_and_passed_over)
     EXPECT_INT(count_text("deepgemm"), 0);
 }
 
+/* The last kernel's. */
+static void damage(const char *path)
+{
+    size_t bytes;
+    unsigned char *file = scene_read(path, &bytes);
+    file[bytes - 1] ^= 1;
+    scene_write(path, file, bytes);
+    free(file);
+}
+
 TEST(a_query_counts_kernels_or_tells_what_is_wrong)
 {
     int64_t kernels = 0, size = 0;
@@ -487,10 +497,12 @@ TEST(a_query_counts_kernels_or_tells_what_is_wrong)
     EXPECT_INT(kernels, 3);
     EXPECT_INT(size, bytes);
     EXPECT_OK(dg_pack_query(path, NULL, NULL));
-    file[bytes - 1] ^= 1;
-    scene_write(path, file, bytes);
     free(file);
+    damage(path);
+    kernels = size = 0;
     EXPECT_REFUSED(dg_pack_query(path, &kernels, &size), DG_ERROR_IO, "1 of the 3 kernels in ");
+    EXPECT_TEXT(dg_last_error(), "a.pack is damaged");
+    EXPECT(kernels == 2 && size == (int64_t)bytes); /* what is left of it serves */
     EXPECT_REFUSED(dg_pack_query("/no/such", &kernels, &size), DG_ERROR_IO, "dg_pack_query: the pack /no/such cannot");
     EXPECT_REFUSED(dg_pack_query(NULL, &kernels, &size), DG_ERROR_INVALID_ARGUMENT, "path is NULL");
 }
@@ -533,17 +545,98 @@ TEST(an_empty_pack_is_a_pack)
 TEST(a_damaged_kernel_stays_behind_when_a_pack_grows)
 {
     const struct jit_cubin more = stand_in(3, 13000);
-    unsigned char *file;
-    size_t bytes;
     char path[SCENE_PATH * 2];
     scene_begin();
     snprintf(path, sizeof path, "%s", make_pack("a.pack", 0, 2, 13000));
-    file = scene_read(path, &bytes);
-    file[bytes - 1] ^= 1;
-    scene_write(path, file, bytes);
-    free(file);
+    damage(path);
     EXPECT_OK(pack_add(path, 90, &more, 1));
     EXPECT_INT(read_pack(path), 3);
+}
+
+static ino_t file_number(const char *path)
+{
+    struct stat info;
+    EXPECT(stat(path, &info) == 0);
+    return info.st_ino;
+}
+
+TEST(a_pack_that_has_it_all_is_left_alone)
+{
+    struct jit_cubin cubins[KERNELS];
+    char path[SCENE_PATH * 2];
+    scene_begin();
+    snprintf(path, sizeof path, "%s", make_pack("a.pack", 0, KERNELS - 1, 13000));
+    for (int i = 0; i < KERNELS; ++i)
+        cubins[i] = stand_in(i, 13000);
+    const ino_t number = file_number(path);
+    EXPECT_OK(pack_add(path, 90, cubins, KERNELS));
+    EXPECT(file_number(path) == number);
+    EXPECT_OK(pack_add(path, 90, &cubins[1], 2));
+    EXPECT(file_number(path) == number);
+    cubins[1].compiler = 13010; /* the same image, but not the same entry */
+    EXPECT_OK(pack_add(path, 90, &cubins[1], 1));
+    EXPECT(file_number(path) != number);
+    cubins[1].compiler = 13000;
+    EXPECT_OK(pack_add(path, 90, &cubins[1], 1));
+    EXPECT_INT(read_pack(path), KERNELS);
+    damage(path);
+    EXPECT_OK(pack_add(path, 90, cubins, KERNELS)); /* repaired */
+    EXPECT_INT(read_pack(path), KERNELS);
+}
+
+static bool is_link(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+}
+
+TEST(a_link_stays_and_what_it_leads_to_grows)
+{
+    const struct jit_cubin first = stand_in(0, 13000), second = stand_in(1, 13000);
+    scene_begin();
+    EXPECT(mkdir(scene_path("below"), 0755) == 0 && symlink("below/next", scene_path("link")) == 0);
+    EXPECT(symlink("a.pack", scene_path("below/next")) == 0); /* relative to the folder of the link */
+    EXPECT_OK(pack_check(scene_path("link")));
+    EXPECT_OK(pack_add(scene_path("link"), 90, &first, 1)); /* what it leads to is not there yet */
+    EXPECT_INT(read_pack(scene_path("below/a.pack")), 1);
+    EXPECT(symlink(scene_path("link"), scene_path("absolute")) == 0);
+    EXPECT_OK(pack_add(scene_path("absolute"), 90, &second, 1));
+    EXPECT_INT(read_pack(scene_path("below/a.pack")), 2);
+    EXPECT(is_link(scene_path("link")) && is_link(scene_path("below/next")) && is_link(scene_path("absolute")));
+    EXPECT(symlink("no/such/folder", scene_path("nowhere")) == 0 && symlink("loop", scene_path("loop")) == 0);
+    EXPECT_REFUSED(pack_check(scene_path("nowhere")), DG_ERROR_IO, "cannot be written: No such file or directory");
+    EXPECT_REFUSED(pack_check(scene_path("loop")), DG_ERROR_IO, "Too many levels of symbolic links");
+    EXPECT(is_link(scene_path("nowhere")) && is_link(scene_path("loop")));
+}
+
+static int mode_of(const char *path)
+{
+    struct stat info;
+    EXPECT(stat(path, &info) == 0);
+    return (int)(info.st_mode & 07777);
+}
+
+TEST(a_new_pack_gets_what_the_umask_leaves_and_a_replaced_one_keeps_its_permissions)
+{
+    static const mode_t masks[] = {0, 022, 027, 077}, modes[] = {0600, 0640, 0664, 0444, 0755};
+    const struct jit_cubin cubins[] = {stand_in(0, 13000), stand_in(1, 13000)};
+    const mode_t before = umask(0);
+    scene_begin();
+    for (size_t i = 0; i < sizeof masks / sizeof masks[0]; ++i) {
+        umask(masks[i]);
+        unlink(scene_path("a.pack"));
+        EXPECT_OK(pack_add(scene_path("a.pack"), 90, &cubins[0], 1));
+        EXPECT_INT(mode_of(scene_path("a.pack")), 0644 & ~masks[i]);
+    }
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; ++i) { /* the umask is 077 still */
+        EXPECT(chmod(scene_path("a.pack"), modes[i]) == 0);
+        const ino_t number = file_number(scene_path("a.pack"));
+        EXPECT_OK(
+            pack_add(scene_path("a.pack"), 90, &(struct jit_cubin){cubins[1].image, 10 + i, cubins[1].key, 1, 0}, 1));
+        EXPECT(file_number(scene_path("a.pack")) != number);
+        EXPECT_INT(mode_of(scene_path("a.pack")), modes[i]);
+    }
+    umask(before);
 }
 
 static void expect_in_the_way(const char *path, const char *why)
@@ -563,6 +656,10 @@ TEST(a_pack_takes_no_other_files_place)
     EXPECT(mkdir(scene_path("folder"), 0755) == 0);
     expect_in_the_way(scene_path("weights"),
                       "is in the way of the pack, and no kernel can be added to it: it is no pack");
+    scene_write(scene_path("short"), "abc", 3);
+    expect_in_the_way(scene_path("short"), "it is no pack: it has 3 bytes");
+    scene_write(scene_path("short"), "a", 1);
+    expect_in_the_way(scene_path("short"), "it is no pack: it has 1 byte");
     expect_in_the_way(scene_path("folder"), "it is no regular file");
     expect_in_the_way(scene_path("weights/below"), "Not a directory");
     expect_in_the_way(scene_path("no/such/folder.pack"), "cannot be written: No such file or directory");
@@ -571,7 +668,7 @@ TEST(a_pack_takes_no_other_files_place)
     file = scene_read(scene_path("weights"), &bytes);
     EXPECT(bytes == 48 && memcmp(file, "precious", 8) == 0);
     free(file);
-    EXPECT_INT(count_files(), 2);
+    EXPECT_INT(count_files(), 3);
 }
 
 static int32_t compiler_in(const char *path)
