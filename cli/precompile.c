@@ -11,9 +11,10 @@ static const char help_text[] =
     "Usage: deepgemm precompile [CASE...] [--shapes FILE] [--nk N,K]... [--m LO:HI] [--target TARGET]\n"
     "                           [--pack FILE]\n\n"
     "Compiles every kernel that the cases need and stores them in the cache; nothing is launched.\n\n"
-    "  CASE            a gemm case, quoted or not\n"
+    "  CASE            a case, quoted or not: gemm, quantize or transform; its shift is taken for 0\n"
     "  --shapes FILE   cases from a file, one a line\n"
-    "  --nk N,K        a weight's size; may come several times. Stands for a bf16 case with M from --m\n"
+    "  --nk N,K        a weight's size; may come several times. Stands for a bf16 gemm with M from --m, and for\n"
+    "                  quantising its activations, bf16 [M,K], with the float32 scales that it reads\n"
     "  --m LO:HI       all kernels for M from LO to HI, for every case (default: the case's own M; 1:8192 for --nk)\n"
     "  --target T      compile for h100, h200, h20, gh200, or a description such as arch=90,sms=132, instead of the\n"
     "                  device here; needs no GPU\n"
@@ -61,26 +62,76 @@ static bool parse_range(const char *text, int64_t *low, int64_t *high)
     return *low <= *high || trouble("the range %s of M is empty", text);
 }
 
+/* The product with a weight, and what makes its A of activations. */
 static bool add_nk(struct work *work, const char *text)
 {
     int64_t nk[2];
     char line[128];
-    struct test_case test;
     if (!parse_numbers(text, 1, 1 << 30, 2, nk))
         return false;
     snprintf(line, sizeof(line), "gemm fp8 m=1 n=%" PRId64 " k=%" PRId64, nk[0], nk[1]);
-    return case_parse(line, &test) && case_list_add(&work->cases, &test);
+    if (!case_list_pattern(&work->cases, line))
+        return false;
+    snprintf(line, sizeof(line), "quantize fp8 m=1 k=%" PRId64, nk[1]);
+    return case_list_pattern(&work->cases, line);
+}
+
+/* The arguments of one operation: a case's. */
+struct call {
+    dg_gemm_args gemm;
+    dg_quantize_args quantize;
+    dg_transform_scale_args transform;
+};
+
+static bool call_gemm(const struct test_case *test, int32_t device, struct call *call, dg_precompile_args *args)
+{
+    struct gemm gemm;
+    if (!gemm_describe(&gemm, test, device))
+        return false;
+    call->gemm = gemm_args(&gemm);
+    args->gemm = &call->gemm;
+    return true;
+}
+
+static bool call_quantize(const struct test_case *test, int32_t device, struct call *call, dg_precompile_args *args)
+{
+    struct quantization quantization;
+    if (!quantization_describe(&quantization, test, device))
+        return false;
+    call->quantize = quantization_args(&quantization);
+    args->quantize = &call->quantize;
+    return true;
+}
+
+static bool call_transform(const struct test_case *test, int32_t device, struct call *call, dg_precompile_args *args)
+{
+    struct transform transform;
+    if (!transform_describe(&transform, test, device))
+        return false;
+    call->transform = transform_args(&transform);
+    args->transform = &call->transform;
+    return true;
+}
+
+/* Strides are wanted for the largest M. */
+static bool make_call(const struct work *work, const struct test_case *test, struct call *call,
+                      dg_precompile_args *args)
+{
+    static bool (*const makers[])(const struct test_case *, int32_t, struct call *, dg_precompile_args *) = {
+        [CASE_GEMM] = call_gemm, [CASE_QUANTIZE] = call_quantize, [CASE_TRANSFORM] = call_transform};
+    struct test_case largest = *test;
+    if (work->m_max)
+        largest.m = work->m_max;
+    return makers[test->op](&largest, work->device, call, args);
 }
 
 static bool compile_case(const struct work *work, const struct test_case *test, int64_t *compiled, int64_t *cached)
 {
-    struct gemm gemm;
+    struct call call;
     char name[CASE_NAME_BYTES];
-    if (!gemm_describe(&gemm, test, work->device))
-        return false;
-    const dg_gemm_args gemm_call = gemm_args(&gemm);
     dg_precompile_args args = DG_PRECOMPILE_ARGS_INIT;
-    args.gemm = &gemm_call;
+    if (!make_call(work, test, &call, &args))
+        return false;
     args.m_min = work->m_min;
     args.m_max = work->m_max;
     args.target = work->has_target ? &work->target : NULL;
@@ -114,14 +165,9 @@ static int compile_all(const struct work *work)
 {
     int64_t compiled = 0, cached = 0;
     char directory[PATH_MAX] = "";
-    for (int64_t i = 0; i < work->cases.count; ++i) {
-        if (work->cases.items[i].op != CASE_GEMM) {
-            store_trouble("only gemm cases can be precompiled");
-            return fail_check();
-        }
+    for (int64_t i = 0; i < work->cases.count; ++i)
         if (!compile_case(work, &work->cases.items[i], &compiled, &cached))
             return fail_check();
-    }
     dg_cache_directory(directory, sizeof(directory));
     printf("%" PRId64 " compiled, %" PRId64 " cached, in %s\n", compiled, cached, directory);
     return work->pack == NULL || print_pack(work->pack) ? EXIT_PASS : fail_check();

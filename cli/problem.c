@@ -247,7 +247,7 @@ bool gemm_check_surroundings(const struct gemm *g)
 
 /* ---- Quantisation ------------------------------------------------------------------------------------------------ */
 
-static bool describe_quantization(struct quantization *z, const struct test_case *t, int32_t device)
+bool quantization_describe(struct quantization *z, const struct test_case *t, int32_t device)
 {
     struct layout layout = {.dtype = (dg_dtype)t->in, .batch = t->batch, .rows = t->m, .cols = t->k, .step = 1};
     layout.padding = t->lda;
@@ -278,7 +278,7 @@ static void fill_x(const struct quantization *z)
 
 bool quantization_make(struct quantization *z, const struct test_case *t, int32_t device)
 {
-    if (!describe_quantization(z, t, device) || !operand_allocate(&z->x, t->shift) ||
+    if (!quantization_describe(z, t, device) || !operand_allocate(&z->x, t->shift) ||
         !operand_allocate(&z->q, t->shift) || !operand_allocate(&z->sf, 0))
         return false;
     operand_fill(&z->x, 0xff);
@@ -288,7 +288,7 @@ bool quantization_make(struct quantization *z, const struct test_case *t, int32_
     return operand_upload(&z->x) && operand_upload(&z->q) && operand_upload(&z->sf);
 }
 
-bool quantization_run(const struct quantization *z, dg_stream stream)
+dg_quantize_args quantization_args(const struct quantization *z)
 {
     dg_quantize_args args = DG_QUANTIZE_ARGS_INIT;
     args.x = z->x.view;
@@ -297,6 +297,12 @@ bool quantization_run(const struct quantization *z, dg_stream stream)
     args.gran_mn = (int32_t)z->test.gran[0];
     args.gran_k = (int32_t)z->test.gran[1];
     args.round_scale = (int32_t)z->test.round;
+    return args;
+}
+
+bool quantization_run(const struct quantization *z, dg_stream stream)
+{
+    const dg_quantize_args args = quantization_args(z);
     return ok(dg_quantize_fp8(NULL, &args, stream));
 }
 
@@ -328,14 +334,18 @@ static void fill_scales(const struct transform *f)
     }
 }
 
-bool transform_make(struct transform *f, const struct test_case *t, int32_t device)
+bool transform_describe(struct transform *f, const struct test_case *t, int32_t device)
 {
     *f = (struct transform){.test = *t};
-    if (!operand_describe_scales(&f->src, CASE_SF_ROW, t->m, t->k, t->gran[0], t->gran[1], (dg_dtype)t->from, t->batch,
-                                 false, device) ||
-        !operand_describe_scales(&f->dst, (enum case_scales)t->sf_layout, t->m, t->k, t->gran[0], t->gran[1],
-                                 (dg_dtype)t->to, t->batch, false, device) ||
-        !operand_allocate(&f->src, 0) || !operand_allocate(&f->dst, 0))
+    return operand_describe_scales(&f->src, CASE_SF_ROW, t->m, t->k, t->gran[0], t->gran[1], (dg_dtype)t->from,
+                                   t->batch, false, device) &&
+           operand_describe_scales(&f->dst, (enum case_scales)t->sf_layout, t->m, t->k, t->gran[0], t->gran[1],
+                                   (dg_dtype)t->to, t->batch, false, device);
+}
+
+bool transform_make(struct transform *f, const struct test_case *t, int32_t device)
+{
+    if (!transform_describe(f, t, device) || !operand_allocate(&f->src, 0) || !operand_allocate(&f->dst, 0))
         return false;
     operand_fill(&f->src, 0xff);
     fill_scales(f);
@@ -343,12 +353,18 @@ bool transform_make(struct transform *f, const struct test_case *t, int32_t devi
     return operand_upload(&f->src) && operand_upload(&f->dst);
 }
 
-bool transform_run(const struct transform *f, dg_stream stream)
+dg_transform_scale_args transform_args(const struct transform *f)
 {
     dg_transform_scale_args args = DG_TRANSFORM_SCALE_ARGS_INIT;
     args.src = f->src.view;
     args.dst = f->dst.view;
     args.round_scale = (int32_t)f->test.round;
+    return args;
+}
+
+bool transform_run(const struct transform *f, dg_stream stream)
+{
+    const dg_transform_scale_args args = transform_args(f);
     return ok(dg_transform_scale(NULL, &args, stream));
 }
 

@@ -45,6 +45,10 @@ struct quantization {
     struct operand x, q, sf;
 };
 
+/* Views without memory, and arguments, as for dg_gemm. */
+bool quantization_describe(struct quantization *quantization, const struct test_case *test, int32_t device);
+dg_quantize_args quantization_args(const struct quantization *quantization);
+
 bool quantization_make(struct quantization *quantization, const struct test_case *test, int32_t device);
 bool quantization_run(const struct quantization *quantization, dg_stream stream);
 void quantization_free(struct quantization *quantization);
@@ -53,6 +57,9 @@ struct transform {
     struct test_case test;
     struct operand src, dst;
 };
+
+bool transform_describe(struct transform *transform, const struct test_case *test, int32_t device);
+dg_transform_scale_args transform_args(const struct transform *transform);
 
 bool transform_make(struct transform *transform, const struct test_case *test, int32_t device);
 bool transform_run(const struct transform *transform, dg_stream stream);

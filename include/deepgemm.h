@@ -409,17 +409,19 @@ DG_API bool dg_is_supported(dg_context *context, const dg_gemm_args *args);
 typedef void (*dg_progress_fn)(void *user, int64_t done, int64_t total, const char *what);
 
 /*
- * Compiles, without launching, every kernel that dg_gemm would want for `gemm` with M running over m_min..m_max (both
- * 0: its own M; 2^40 at most), and stores them in the cache. Needs no GPU when `target` is given. Stores in *compiled
- * and *cached (both may be NULL) how many distinct kernels had to be compiled and how many were there already.
+ * Compiles, without launching, every kernel that dg_gemm would want for `gemm`, dg_quantize_fp8 for `quantize` and
+ * dg_transform_scale for `transform`, and stores them in the cache. Each of the three may be NULL, but not all. M of
+ * `gemm` and `quantize` runs over m_min..m_max (both 0: their own M; 2^40 at most); the kernel of `transform` does not
+ * depend on sizes. Needs no GPU when `target` is given. Stores in *compiled and *cached (both may be NULL) how many
+ * distinct kernels had to be compiled and how many were there already.
  *
- * `pack` names a file that gets these kernels too, besides those that it holds already; it is made if there is none,
- * and replaced whole. Where the environment variable DG_PACK names packs
- * (':' between several), their kernels are used without a cache, a compiler or a writable file system, also when
- * DG_SETTING_COMPILE is 0: dg_gemm's, for the types and scale layouts that were asked for here, and with a driver as
- * new as their compiler's. Such a file is code, to be trusted like a library. A kernel is found there only if this
- * library would compile the same text: another version's pack is passed over kernel by kernel, as is what is damaged
- * (DG_JIT_DEBUG tells).
+ * `pack` names a file that gets these kernels too, besides those that it holds already. It is made if there is none,
+ * left alone if it has them all, and else replaced whole, with the permissions that it had; a symbolic link stays, and
+ * what it leads to is written. Where the environment variable DG_PACK names packs (':' between several), their kernels
+ * are used without a cache, a compiler or a writable file system, also when DG_SETTING_COMPILE is 0: by calls with the
+ * types and layouts that were asked for here, and with a driver as new as the kernels' compiler. Such a file is code,
+ * to be trusted like a library. A kernel is found there only if this library would compile the same text: another
+ * version's pack is passed over kernel by kernel, as is what is damaged (DG_JIT_DEBUG tells).
  *
  * Fails with DG_ERROR_INVALID_ARGUMENT, the kernels' statuses, without a target the GPU's, and
  * with DG_ERROR_IO when the pack cannot be written or its place holds another file; without a pack, when a kernel
@@ -429,22 +431,25 @@ typedef struct dg_precompile_args {
     size_t size;
     const dg_gemm_args *gemm; /* strides as for the largest M; data pointers are taken for well aligned ones */
     int64_t m_min, m_max;
-    const dg_device_info *target; /* NULL: the device of gemm's tensors */
+    const dg_device_info *target; /* NULL: the device of the tensors, one for all */
     dg_progress_fn progress;      /* may be NULL; called from the calling thread, while planning with total 0 */
     void *user;
-    const char *pack; /* NULL: none */
+    const char *pack;                         /* NULL: none */
+    const dg_quantize_args *quantize;         /* strides and data as in gemm */
+    const dg_transform_scale_args *transform; /* likewise */
 } dg_precompile_args;
 
 #define DG_PRECOMPILE_ARGS_INIT                                                                                        \
     {                                                                                                                  \
-        sizeof(dg_precompile_args), NULL, 0, 0, NULL, NULL, NULL, NULL                                                 \
+        sizeof(dg_precompile_args), NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL                                     \
     }
 
 DG_API dg_status dg_precompile(dg_context *context, const dg_precompile_args *args, int64_t *compiled, int64_t *cached);
 
 /*
  * Reads a pack of kernels whole and checks it. *kernels receives their number and *bytes the file's size (both may be
- * NULL). Fails with DG_ERROR_INVALID_ARGUMENT, or DG_ERROR_IO and the reason when it is no sound pack.
+ * NULL). Fails with DG_ERROR_INVALID_ARGUMENT, or DG_ERROR_IO and the reason when it is no sound pack. One of which
+ * single kernels are damaged is used for the others: *kernels is then the number of these, and *bytes as ever.
  */
 DG_API dg_status dg_pack_query(const char *path, int64_t *kernels, int64_t *bytes);
 

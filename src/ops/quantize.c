@@ -105,8 +105,8 @@ dg_status dg_quantize_fp8(dg_context *given, const dg_quantize_args *given_args,
     operation_begin("dg_quantize_fp8");
     CHECK(context_resolve(given, &context));
     CHECK(import_args(&args, sizeof args, given_args, "dg_quantize_args"));
-    CHECK(quantize_problem_make(&args, &problem));
-    if (problem.batch == 0 || problem.m == 0 || problem.k == 0)
+    CHECK(quantize_problem_make(&args, NULL_DATA_REFUSED, &problem));
+    if (quantize_problem_empty(&problem))
         return DG_SUCCESS;
     if (problem.device >= 0)
         return run_on_gpu(context, &problem, stream);

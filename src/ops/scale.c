@@ -66,8 +66,8 @@ dg_status dg_transform_scale(dg_context *given, const dg_transform_scale_args *g
     operation_begin("dg_transform_scale");
     CHECK(context_resolve(given, &context));
     CHECK(import_args(&args, sizeof args, given_args, "dg_transform_scale_args"));
-    CHECK(transform_problem_make(&args, &problem));
-    if (problem.batch == 0 || problem.mn == 0 || problem.k_groups == 0)
+    CHECK(transform_problem_make(&args, NULL_DATA_REFUSED, &problem));
+    if (transform_problem_empty(&problem))
         return DG_SUCCESS;
     return problem.device >= 0 ? run_on_gpu(context, &problem, stream) : run_on_cpu(&problem);
 }

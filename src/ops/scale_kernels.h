@@ -1,4 +1,4 @@
-/* What the launchers of quantize_fp8 and transform_scale share, and their kernels for tests that compile all. */
+/* What the launchers of quantize_fp8 and transform_scale share, and which kernels they want. */
 #ifndef OPS_SCALE_KERNELS_H
 #define OPS_SCALE_KERNELS_H
 

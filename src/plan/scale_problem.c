@@ -30,13 +30,13 @@ static dg_status granularity(const dg_quantize_args *args, struct quantize_probl
     return DG_SUCCESS;
 }
 
-static dg_status check_quantize_tensors(const dg_quantize_args *args)
+static dg_status check_quantize_tensors(const dg_quantize_args *args, enum null_data null_data)
 {
     const unsigned input = DTYPE_BIT(DG_FLOAT32) | DTYPE_BIT(DG_FLOAT16) | DTYPE_BIT(DG_BFLOAT16);
     const unsigned scale = DTYPE_BIT(DG_FLOAT32) | DTYPE_BIT(DG_INT32);
-    CHECK(check_tensor("x", &args->x, input, 2, 3, NULL_DATA_REFUSED));
-    CHECK(check_tensor("q", &args->q, DTYPE_BIT(DG_FLOAT8_E4M3), args->x.ndim, args->x.ndim, NULL_DATA_REFUSED));
-    CHECK(check_tensor("sf", &args->sf, scale, args->x.ndim, args->x.ndim, NULL_DATA_REFUSED));
+    CHECK(check_tensor("x", &args->x, input, 2, 3, null_data));
+    CHECK(check_tensor("q", &args->q, DTYPE_BIT(DG_FLOAT8_E4M3), args->x.ndim, args->x.ndim, null_data));
+    CHECK(check_tensor("sf", &args->sf, scale, args->x.ndim, args->x.ndim, null_data));
     CHECK(check_same_device("q", &args->q, "x", &args->x));
     return check_same_device("sf", &args->sf, "x", &args->x);
 }
@@ -54,12 +54,13 @@ static dg_status check_quantize_shapes(const dg_quantize_args *args, const struc
     return DG_SUCCESS;
 }
 
-dg_status quantize_problem_make(const dg_quantize_args *args, struct quantize_problem *problem)
+dg_status quantize_problem_make(const dg_quantize_args *args, enum null_data null_data,
+                                struct quantize_problem *problem)
 {
     struct quantize_problem p = {0};
     CHECK(check_reserved("reserved", args->reserved));
     CHECK(granularity(args, &p));
-    CHECK(check_quantize_tensors(args));
+    CHECK(check_quantize_tensors(args, null_data));
     p.device = args->x.device;
     p.x = matrix_of(&args->x);
     p.batch = p.x.batch;
@@ -83,11 +84,11 @@ dg_status quantize_problem_make(const dg_quantize_args *args, struct quantize_pr
 
 /* ---- dg_transform_scale -------------------------------------------------------------------------------------- */
 
-static dg_status check_transform_tensors(const dg_transform_scale_args *args)
+static dg_status check_transform_tensors(const dg_transform_scale_args *args, enum null_data null_data)
 {
     const unsigned scale = DTYPE_BIT(DG_FLOAT32) | DTYPE_BIT(DG_INT32);
-    CHECK(check_tensor("src", &args->src, scale, 2, 3, NULL_DATA_REFUSED));
-    CHECK(check_tensor("dst", &args->dst, scale, args->src.ndim, args->src.ndim, NULL_DATA_REFUSED));
+    CHECK(check_tensor("src", &args->src, scale, 2, 3, null_data));
+    CHECK(check_tensor("dst", &args->dst, scale, args->src.ndim, args->src.ndim, null_data));
     if (args->src.dtype == DG_INT32 && args->dst.dtype == DG_INT32)
         return fail(DG_ERROR_INVALID_ARGUMENT, "src and dst are both int32; supported: float32 to float32 (a copy), "
                                                "float32 to int32 (packing), int32 to float32 (unpacking)");
@@ -108,11 +109,12 @@ static dg_status check_transform_shapes(const dg_transform_scale_args *args, con
     return DG_SUCCESS;
 }
 
-dg_status transform_problem_make(const dg_transform_scale_args *args, struct transform_problem *problem)
+dg_status transform_problem_make(const dg_transform_scale_args *args, enum null_data null_data,
+                                 struct transform_problem *problem)
 {
     struct transform_problem p = {0};
     CHECK(check_reserved("reserved", args->reserved));
-    CHECK(check_transform_tensors(args));
+    CHECK(check_transform_tensors(args, null_data));
     p.device = args->src.device;
     p.src = matrix_of(&args->src);
     p.dst = matrix_of(&args->dst);

@@ -21,8 +21,21 @@ struct transform_problem {
     struct matrix src, dst;
 };
 
-dg_status quantize_problem_make(const dg_quantize_args *args, struct quantize_problem *problem);
-dg_status transform_problem_make(const dg_transform_scale_args *args, struct transform_problem *problem);
+dg_status quantize_problem_make(const dg_quantize_args *args, enum null_data null_data,
+                                struct quantize_problem *problem);
+dg_status transform_problem_make(const dg_transform_scale_args *args, enum null_data null_data,
+                                 struct transform_problem *problem);
+
+/* Whether there is nothing to do. */
+static inline bool quantize_problem_empty(const struct quantize_problem *p)
+{
+    return p->batch == 0 || p->m == 0 || p->k == 0;
+}
+
+static inline bool transform_problem_empty(const struct transform_problem *p)
+{
+    return p->batch == 0 || p->mn == 0 || p->k_groups == 0;
+}
 
 /* dg_scale_layout, without naming an operation. */
 dg_status scale_layout(int64_t mn, int64_t k, int32_t gran_mn, int32_t gran_k, dg_dtype scale_dtype, int64_t batch,

@@ -178,6 +178,19 @@ else
         precompile --nk 128,128 --m 1 --target h200
     check 'precompile again' 0 '^0 compiled, [1-9]' precompile --nk 576,7168 --m 1:64 --target h200
 
+    # Other operations; --nk stands for quantising too, and --m for strides of the largest M.
+    check 'precompile of other operations' 0 '^3 compiled, 0 cached' \
+        precompile quantize fp8 m=5 k=256 in=fp32 transform scale m=5 k=256 \
+        'transform scale m=5 k=256 from=ue8m0 to=fp32' --target h200
+    check 'precompile, what --nk quantises' 0 '^0 compiled, 1 cached' \
+        precompile quantize fp8 m=64 k=7168 --target h200
+    check 'precompile, scales of 128 rows' 0 '^1 compiled, 0 cached' \
+        precompile quantize fp8 m=5 k=256 gran=128,128 sf=ue8m0 --m 1:300 --target h200
+    check 'precompile, columns of D' 0 'm=1..64: [1-9][0-9]* compiled' \
+        precompile gemm fp8 m=1 n=128 k=256 d_layout=col --m 1:64 --target h200
+    check 'precompile, bad granularity' 1 'gran_mn x gran_k is 3 x 3' \
+        precompile quantize fp8 m=1 k=3 gran=3,3 --target h200
+
     # A pack: made of several cases, used where nothing can be compiled or stored.
     pack="$work/kernels.pack"
     check 'precompile --pack' 0 "$pack: [1-9][0-9]* kernels, [1-9][0-9]* bytes" \
@@ -193,9 +206,15 @@ else
     export DG_PACK="$work/none.pack:$pack"
     check 'a pack is enough' 0 '^0 compiled, [1-9]' \
         precompile --nk 576,7168 --m 1:64 --target h200 --pack "$work/c.pack"
+    check 'a pack quantises' 0 '^0 compiled, 1 cached' \
+        precompile quantize fp8 m=64 k=7168 --target h200 --pack "$work/c.pack"
     check 'what it lacks is told' 1 'no pack in DG_PACK has a sound kernel sm90' precompile --nk 576,7168 --m 4096 --target h200
     check 'info tells of packs' 0 "^pack  *$pack, $kernels kernels" info
     check 'info tells of a missing pack' 0 "^pack  *none: .*none.pack cannot be used: No such file" info
+    head -c $(($(wc -c <"$pack") - 1)) "$pack" >"$work/damaged.pack"
+    printf '\377' >>"$work/damaged.pack"
+    DG_PACK="$work/damaged.pack" check 'info tells of a damaged kernel' 0 \
+        "^pack  *$work/damaged.pack, $((kernels - 1)) kernels, [0-9]* KiB; .*1 of the $kernels kernels in .* is damaged$" info
 fi
 
 echo "test_program: $passed passed, $failed failed"

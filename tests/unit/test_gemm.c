@@ -558,15 +558,16 @@ TEST_ALONE(a_pack_is_all_that_calls_need)
     }
 }
 
-TEST_ALONE(callers_of_before_packs_existed_are_served)
+TEST_ALONE(callers_of_before_a_field_existed_are_served)
 {
     dg_precompile_args p = DG_PRECOMPILE_ARGS_INIT;
     set_up();
     p.size = offsetof(dg_precompile_args, pack);
     p.gemm = &args;
     p.pack = "/proc/nowhere/beyond.the.struct";
+    p.quantize = (const void *)p.pack;
     EXPECT_OK(dg_precompile(NULL, &p, NULL, NULL));
-    p.size = sizeof p;
+    p.size = offsetof(dg_precompile_args, quantize);
     EXPECT_REFUSED(dg_precompile(NULL, &p, NULL, NULL), DG_ERROR_IO,
                    "dg_precompile: the pack /proc/nowhere/beyond.the.struct cannot be written");
 }

@@ -132,6 +132,109 @@ TEST_ALONE(empty_matrices_touch_nothing)
     EXPECT_INT(fake->call_count, 0);
 }
 
+/* ---- Precompiling ------------------------------------------------------------------------------------------------ */
+
+enum { RANGE = 40 };
+
+static dg_status precompile(const dg_quantize_args *q, const dg_transform_scale_args *t, const char *pack,
+                            int64_t *compiled)
+{
+    dg_precompile_args p = DG_PRECOMPILE_ARGS_INIT;
+    p.quantize = q;
+    p.transform = t;
+    p.m_min = 1;
+    p.m_max = RANGE;
+    p.pack = pack;
+    return dg_precompile(NULL, &p, compiled, NULL);
+}
+
+/* Columns of x lie together, so that the kernel hangs on M: one for a single row, for multiples of 8, and for others.
+ */
+static void use_range(int64_t m)
+{
+    quantize.x = dg_transposed(on_device(DG_BFLOAT16, K, RANGE));
+    quantize.x.shape[0] = quantize.q.shape[0] = quantize.sf.shape[0] = m;
+}
+
+/* In a child, so that this process has no kernel. The cache cannot be written, neither then nor when the pack is used.
+ */
+static void make_pack(const char *path)
+{
+    int64_t compiled = 0;
+    int state = 0;
+    const pid_t child = fork();
+    set_up_quantize();
+    set_up_transform();
+    setenv("DG_JIT_CACHE_DIR", "/proc/nowhere", 1);
+    use_range(3);
+    if (child == 0) {
+        EXPECT_OK(precompile(&quantize, &transform, path, &compiled));
+        EXPECT_INT(compiled, 3 + 1);
+        EXPECT_OK(precompile(&quantize, NULL, path, &compiled));
+        EXPECT_INT(compiled, 0);
+        _exit(0);
+    }
+    EXPECT(waitpid(child, &state, 0) == child && state == 0);
+}
+
+TEST_ALONE(a_pack_serves_quantisation_and_transforms)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/kernels.pack", fake_make_directory());
+    make_pack(path);
+    setenv("DG_NVRTC_PATH", "/nowhere", 1);
+    EXPECT_REFUSED(call_quantize(), DG_ERROR_NO_COMPILER, "no NVRTC library");
+    setenv("DG_PACK", path, 1);
+    EXPECT_OK(dg_set(NULL, DG_SETTING_COMPILE, 0));
+    fake->args_bytes = sizeof(struct quantize_args);
+    for (int64_t m = 1; m <= RANGE; ++m) {
+        use_range(m);
+        EXPECT_OK(call_quantize());
+    }
+    fake->args_bytes = sizeof(struct transform_scale_args);
+    EXPECT_OK(call_transform());
+    transform.round_scale = 1;
+    EXPECT_REFUSED(call_transform(), DG_ERROR_COMPILE_FORBIDDEN, "is in no pack of DG_PACK");
+}
+
+TEST_ALONE(an_empty_matrix_wants_no_kernel)
+{
+    dg_precompile_args p = DG_PRECOMPILE_ARGS_INIT;
+    int64_t compiled = 1, cached = 1;
+    set_up_quantize();
+    set_up_transform();
+    quantize.x.shape[0] = quantize.q.shape[0] = quantize.sf.shape[0] = 0;
+    transform.src.shape[0] = transform.dst.shape[0] = 0;
+    p.quantize = &quantize;
+    p.transform = &transform;
+    EXPECT_OK(dg_precompile(NULL, &p, &compiled, &cached));
+    EXPECT(compiled == 0 && cached == 0);
+}
+
+/* Every case of the question: the refusals of the calls themselves, data left out, and devices. */
+TEST_ALONE(questions_without_data_are_answered_and_bad_ones_refused)
+{
+    int64_t compiled = 0;
+    set_up_quantize();
+    set_up_transform();
+    EXPECT_REFUSED(precompile(NULL, NULL, NULL, NULL), DG_ERROR_INVALID_ARGUMENT,
+                   "dg_precompile: gemm, quantize and transform are all NULL");
+    quantize.x.data = quantize.q.data = quantize.sf.data = transform.src.data = transform.dst.data = NULL;
+    EXPECT_OK(precompile(&quantize, &transform, NULL, &compiled));
+    EXPECT_INT(compiled, 2);
+    EXPECT_REFUSED(call_quantize(), DG_ERROR_INVALID_ARGUMENT, "x.data is NULL"); /* the call is no question */
+    EXPECT_REFUSED(call_transform(), DG_ERROR_INVALID_ARGUMENT, "src.data is NULL");
+    transform.src.device = transform.dst.device = 1;
+    EXPECT_REFUSED(precompile(&quantize, &transform, NULL, NULL), DG_ERROR_INVALID_ARGUMENT,
+                   "transform's src is on CUDA device 1 but quantize's x is on CUDA device 0");
+    transform.src.device = transform.dst.device = DG_CPU;
+    EXPECT_REFUSED(precompile(NULL, &transform, NULL, NULL), DG_ERROR_INVALID_ARGUMENT, "the tensors are on the CPU");
+    quantize.gran_mn = -1;
+    EXPECT_REFUSED(precompile(&quantize, NULL, NULL, NULL), DG_ERROR_INVALID_ARGUMENT, "gran_mn x gran_k is -1 x 128");
+    transform.size = 1;
+    EXPECT_REFUSED(precompile(NULL, &transform, NULL, NULL), DG_ERROR_INVALID_ARGUMENT, "dg_transform_scale_args.size");
+}
+
 /* ---- What goes wrong --------------------------------------------------------------------------------------------- */
 
 TEST_ALONE(cold_calls_inside_a_capture_work)
