@@ -30,6 +30,9 @@ static const char help_text[] =
     "  --timer T        best (default), cupti, graph or events: what is not kernel time says so\n"
     "  --sustained      a second of calls without a pause, caches as they are, with the SM clock\n"
     "  --host           what a call costs the calling thread, beside an empty kernel\n"
+    "  --chain          all cases in a row in a CUDA graph, each with the quantised result of the one before as its\n"
+    "                   A; with and without programmatic dependent launch\n"
+    "  --batch-invariant  with that setting of the library\n"
     "  --csv FILE       the numbers as CSV too\n"
     "  --device DEVICE  cuda, cuda:N or cpu; otherwise the first GPU, or the CPU where there is none\n"
     "  -h, --help       this text\n\n"
@@ -40,7 +43,7 @@ struct bench {
     struct case_list cases;
     int32_t device;
     int64_t rounds, reps;
-    bool baseline, sustained, host;
+    bool baseline, sustained, host, chain;
     enum timer_kind timer_kind;
     const char *csv_path;
     FILE *csv;
@@ -329,12 +332,14 @@ static int name_width(const struct case_list *cases)
 
 static int work(struct bench *b)
 {
-    if (b->host && b->device == DG_CPU) {
-        store_trouble("--host measures GPU calls, and there is no GPU");
+    if ((b->host || b->chain) && b->device == DG_CPU) {
+        store_trouble("%s measures GPU calls, and there is no GPU", b->host ? "--host" : "--chain");
         return fail_check();
     }
     if (b->host)
         return bench_host(&b->cases, b->device);
+    if (b->chain)
+        return bench_chain(&b->cases, b->device);
     if (!begin(b))
         return fail_check();
     print_head(b);
@@ -353,7 +358,7 @@ static bool default_cases(struct case_list *cases)
     return case_list_pattern(cases, "gemm fp8 m={64|4096} {n=2112 k=7168|n=24576 k=1536|n=7168 k=16384|n=7168 k=2048}");
 }
 
-enum { SHAPES = OPTION_LONG, CSV, BASELINE, ROUNDS, REPS, TIMER, SUSTAINED, HOST, DEVICE };
+enum { SHAPES = OPTION_LONG, CSV, BASELINE, ROUNDS, REPS, TIMER, SUSTAINED, HOST, CHAIN, INVARIANT, DEVICE };
 
 static bool take_option(struct bench *b, int option)
 {
@@ -379,6 +384,11 @@ static bool take_option(struct bench *b, int option)
     case HOST:
         b->host = true;
         return true;
+    case CHAIN:
+        b->chain = true;
+        return true;
+    case INVARIANT:
+        return ok(dg_set(NULL, DG_SETTING_BATCH_INVARIANT, 1));
     default:
         return parse_device(optarg, &b->device);
     }
@@ -393,6 +403,8 @@ static const struct option options[] = {HELP_OPTION,
                                         {"timer", required_argument, NULL, TIMER},
                                         {"sustained", no_argument, NULL, SUSTAINED},
                                         {"host", no_argument, NULL, HOST},
+                                        {"chain", no_argument, NULL, CHAIN},
+                                        {"batch-invariant", no_argument, NULL, INVARIANT},
                                         {"device", required_argument, NULL, DEVICE},
                                         {0}};
 

@@ -61,6 +61,7 @@ dg_gemm_args gemm_args(const struct gemm *g)
     args.workspace = g->workspace;
     args.workspace_bytes = g->workspace ? g->plan.workspace_bytes : 0;
     args.num_sms = (int32_t)g->test.num_sms;
+    args.flags = g->flags;
     return args;
 }
 

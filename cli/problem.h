@@ -14,6 +14,7 @@ struct gemm {
     uint8_t *d_image;                    /* the bytes of d's buffer before a call: guards, gaps, NaNs, or C */
     void *workspace;
     dg_explanation plan;
+    uint32_t flags; /* of dg_gemm_args; 0 at first */
 };
 
 /* Views without memory, for questions. */

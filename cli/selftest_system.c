@@ -254,9 +254,10 @@ static bool two_threads(int32_t device, int64_t seed)
 
 /* ---- Settings ---------------------------------------------------------------------------------------------------- */
 
-/* D1 = A B^T, quantised in place of the second product's A, D2 = Q1 B2^T: each kernel needs the one before. */
+/* D1 = A B^T, quantised in place of the second product's A, or of its B: each kernel needs the one before. */
 struct chain {
     struct gemm first, second;
+    struct operand *q, *sf; /* of the second */
 };
 
 /* Once through the chain, from NaNs wherever a kernel writes, with nothing waited for in between. */
@@ -264,15 +265,16 @@ static bool run_chain(struct chain *c, dg_context *context, dg_stream stream)
 {
     dg_quantize_args args = DG_QUANTIZE_ARGS_INIT;
     args.x = c->first.d.view;
-    args.q = c->second.a.view;
-    args.sf = c->second.sfa.view;
-    operand_fill(&c->second.a, 0x7f);
-    operand_fill(&c->second.sfa, 0xff);
-    return gemm_reset(&c->first) && gemm_reset(&c->second) && operand_upload(&c->second.a) &&
-           operand_upload(&c->second.sfa) && gemm_run(&c->first, context, stream) &&
-           ok(dg_quantize_fp8(context, &args, stream)) && gemm_run(&c->second, context, stream) &&
-           ok(dg_synchronize(c->first.device, stream)) && operand_download(&c->second.a) &&
-           operand_download(&c->second.sfa) && operand_download(&c->second.d);
+    args.q = c->q->view;
+    args.sf = c->sf->view;
+    args.gran_mn = c->q == &c->second.b ? 128 : 1;
+    args.gran_k = 128;
+    operand_fill(c->q, 0x7f);
+    operand_fill(c->sf, 0xff);
+    return gemm_reset(&c->first) && gemm_reset(&c->second) && operand_upload(c->q) && operand_upload(c->sf) &&
+           gemm_run(&c->first, context, stream) && ok(dg_quantize_fp8(context, &args, stream)) &&
+           gemm_run(&c->second, context, stream) && ok(dg_synchronize(c->first.device, stream)) &&
+           operand_download(c->q) && operand_download(c->sf) && operand_download(&c->second.d);
 }
 
 static bool pdl_rounds(struct chain *c, dg_context *context, dg_stream stream)
@@ -289,20 +291,38 @@ static bool pdl_rounds(struct chain *c, dg_context *context, dg_stream stream)
     return good;
 }
 
-static bool pdl_chain(int32_t device, int64_t seed)
+/* The first product's rows are the second's A, or, if `late_b`, its B. */
+static bool pdl_chain(int32_t device, const char *first, const char *second, bool late_b, uint32_t flags, int64_t seed)
 {
     struct chain c = {.second = {.device = device}};
     dg_context *context = NULL;
     dg_stream stream = NULL;
-    const bool good = make(&c.first, "gemm fp8 m=256 n=1024 k=512", device, seed) &&
-                      make(&c.second, "gemm fp8 m=256 n=640 k=1024", device, seed + 1) && gpu_stream_create(&stream) &&
-                      ok(dg_context_create(&context)) && ok(dg_set(context, DG_SETTING_PDL, 1)) &&
-                      pdl_rounds(&c, context, stream);
+    bool good = make(&c.first, first, device, seed) && make(&c.second, second, device, seed + 1) &&
+                gpu_stream_create(&stream) && ok(dg_context_create(&context)) && ok(dg_set(context, DG_SETTING_PDL, 1));
+    c.first.flags = c.second.flags = flags;
+    c.q = late_b ? &c.second.b : &c.second.a;
+    c.sf = late_b ? &c.second.sfb : &c.second.sfa;
+    good = good && pdl_rounds(&c, context, stream);
     dg_context_destroy(context);
     gpu_stream_destroy(stream);
     gemm_free(&c.first);
     gemm_free(&c.second);
     return good;
+}
+
+static bool pdl_late_a(int32_t device, int64_t seed)
+{
+    for (uint32_t flags = 0; flags <= DG_GEMM_B_CONSTANT; ++flags)
+        if (!pdl_chain(device, "gemm fp8 m=256 n=1024 k=512", "gemm fp8 m=256 n=640 k=1024", false, flags, seed) ||
+            !pdl_chain(device, "gemm fp8 m=16 n=1024 k=7168", "gemm fp8 m=16 n=640 k=1024", false, flags, seed))
+            return false;
+    return true;
+}
+
+static bool pdl_late_b(int32_t device, int64_t seed)
+{
+    return pdl_chain(device, "gemm fp8 m=640 n=1024 k=512", "gemm fp8 m=256 n=640 k=1024", true, 0, seed) &&
+           pdl_chain(device, "gemm fp8 m=640 n=1024 k=512", "gemm fp8 m=16 n=640 k=1024", true, 0, seed);
 }
 
 static bool same_rows(const struct gemm *few, const struct gemm *many)
@@ -388,7 +408,8 @@ const struct system_check system_checks[] = {
     {"check graph capture, warm: inputs changed", true, graph_warm},
     {"check two streams at once", true, two_streams},
     {"check two threads at once", false, two_threads},
-    {"check PDL: a chain of dependent kernels", true, pdl_chain},
+    {"check PDL: A comes from the kernel before", true, pdl_late_a},
+    {"check PDL: B comes from the kernel before", true, pdl_late_b},
     {"check batch_invariant: a row's bits", false, batch_invariant},
     {"check at full size: all of D against gemm_simple", true, full_size},
     {NULL, false, NULL},

@@ -26,6 +26,7 @@ static const char help_text[] =
     "  --reps N          calls in a round, their mean counts (default 4)\n"
     "  --device D        cuda:N, when there are several\n"
     "  --from FILE       what the first form has written; of several files the later ones count\n"
+    "  --favour FILE     cases that count three times\n"
     "  --steps N         of the search (default 20000; 0: only tell how well the constants in use choose)\n"
     "  --out DIR         write the constants there, for src/plan\n"
     "  -h, --help        this text\n";
@@ -144,7 +145,7 @@ static bool take_from(struct tune_fit *fit, const char *path)
     return true;
 }
 
-enum { SHAPES = OPTION_LONG, CSV, KERNEL, TILE, VARIANT, PRUNE, ROUNDS, REPS, DEVICE, FROM, STEPS, OUT };
+enum { SHAPES = OPTION_LONG, CSV, KERNEL, TILE, VARIANT, PRUNE, ROUNDS, REPS, DEVICE, FROM, FAVOUR, STEPS, OUT };
 
 static bool take_option(struct work *work, int option)
 {
@@ -170,6 +171,8 @@ static bool take_option(struct work *work, int option)
         return parse_device(optarg, &work->sweep.device);
     case FROM:
         return take_from(&work->fit, optarg);
+    case FAVOUR:
+        return case_list_file(&work->fit.favourites, optarg);
     case STEPS:
         return parse_number(optarg, 0, 1000000000, &work->fit.steps);
     default:
@@ -189,6 +192,7 @@ static const struct option options[] = {HELP_OPTION,
                                         {"reps", required_argument, NULL, REPS},
                                         {"device", required_argument, NULL, DEVICE},
                                         {"from", required_argument, NULL, FROM},
+                                        {"favour", required_argument, NULL, FAVOUR},
                                         {"steps", required_argument, NULL, STEPS},
                                         {"out", required_argument, NULL, OUT},
                                         {0}};
@@ -233,6 +237,7 @@ static void release(struct work *work)
     for (int i = 0; i < work->sweep.variant_count; ++i)
         free(work->sweep.variants[i].text);
     case_list_free(&work->sweep.cases);
+    case_list_free(&work->fit.favourites);
     free(work);
 }
 

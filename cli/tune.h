@@ -54,6 +54,7 @@ bool tune_sweep(struct tune_sweep *sweep);
 struct tune_fit {
     const char *paths[16];
     int path_count;
+    struct case_list favourites; /* whose choice counts three times */
     int64_t steps;
     const char *directory; /* where the constants go; NULL: nowhere */
 };

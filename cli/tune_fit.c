@@ -51,6 +51,7 @@ _Static_assert(sizeof(union costs) == COUNT * sizeof(double), "the constants are
 struct shape {
     int64_t m, n, k;
     struct gemm_problem problem;
+    double weight;
     double best_us[3]; /* of sm90_fp8_gemm_1d2d, of sm90_fp8_gemm_skinny, of both */
 };
 
@@ -100,7 +101,7 @@ static int shape_of(struct data *data, int64_t m, int64_t n, int64_t k)
             return i;
     data->shapes = more(data->shapes, data->shape_count, &data->shape_space, sizeof *data->shapes);
     struct shape *shape = &data->shapes[data->shape_count];
-    *shape = (struct shape){.m = m, .n = n, .k = k, .best_us = {INFINITY, INFINITY, INFINITY}};
+    *shape = (struct shape){.m = m, .n = n, .k = k, .weight = 1.0, .best_us = {INFINITY, INFINITY, INFINITY}};
     return describe(shape) ? data->shape_count++ : -1;
 }
 
@@ -193,6 +194,17 @@ static void find_best(struct data *data)
     }
 }
 
+static void favour(struct data *data, const struct case_list *cases)
+{
+    for (int i = 0; i < data->shape_count; ++i)
+        for (int64_t j = 0; j < cases->count; ++j) {
+            struct shape *shape = &data->shapes[i];
+            const struct test_case *t = &cases->items[j];
+            if (shape->m == t->m && shape->n == t->n && shape->k == t->k)
+                shape->weight = 3.0;
+        }
+}
+
 static bool read_all(struct data *data, const struct tune_fit *fit)
 {
     if (!ok(dg_device_preset("h200", &data->device)))
@@ -201,6 +213,7 @@ static bool read_all(struct data *data, const struct tune_fit *fit)
         if (!read_file(data, fit->paths[i]))
             return false;
     find_best(data);
+    favour(data, &fit->favourites);
     return data->row_count > 0 || trouble("there is no measurement of a tile that exists");
 }
 
@@ -273,15 +286,16 @@ static double error_of(const struct data *data)
 /* What counts: the choice between all, most of all where it is off by more than a few percent; then each kernel's. */
 static double badness(struct data *data, const union costs *costs, struct choice *choices)
 {
-    double sum = 0.0;
+    double sum = 0.0, weights = 0.0;
     predict_all(data, costs);
     choose_all(data, choices);
     for (int i = 0; i < data->shape_count; ++i) {
         const double both = loss_of(data, choices, i, 2);
-        sum += both + 0.5 * fmax(both - 0.04, 0.0);
-        sum += 0.1 * (loss_of(data, choices, i, 0) + loss_of(data, choices, i, 1));
+        const double each = loss_of(data, choices, i, 0) + loss_of(data, choices, i, 1);
+        sum += data->shapes[i].weight * (both + 0.5 * fmax(both - 0.04, 0.0) + 0.1 * each);
+        weights += data->shapes[i].weight;
     }
-    return sum / data->shape_count + 0.1 * error_of(data);
+    return sum / weights + 0.1 * error_of(data);
 }
 
 static struct tile_name tile_text(const struct tune_tile *t)

@@ -192,6 +192,12 @@ typedef enum dg_gemm_kind {
     DG_GEMM_DENSE = 0 /* one product, or with 3-D tensors one per batch entry */
 } dg_gemm_kind;
 
+typedef enum dg_gemm_flags {
+    /* B's memory is not written by anything that may still run when the call's turn on the stream comes, nor by the
+       kernel right before it. With DG_SETTING_PDL the first of B is then loaded while that kernel ends. */
+    DG_GEMM_B_CONSTANT = 1
+} dg_gemm_flags;
+
 /*
  * Arguments of dg_gemm. Start from DG_GEMM_ARGS_INIT; zero is the default of every field. `size` tells which version
  * of the struct the caller was compiled with: smaller (older) and larger (newer, with zeros in the part this library
@@ -211,6 +217,7 @@ typedef enum dg_gemm_kind {
  *   workspace  device scratch of at least the bytes that dg_gemm_explain tells (most problems: none), aligned to 256
  *        bytes, and used until the stream has done the call. Its contents need no preparation.
  *   num_sms  upper bound on the SMs to use; 0: the context's DG_SETTING_NUM_SMS.
+ *   flags  DG_GEMM_B_CONSTANT, or 0.
  *
  * M, N, K and batch may be 0: with M, N or batch 0 nothing is done; with K 0 D becomes C, or zeros. The last group of
  * K and the last blocks of N may be partial. All tensors lie on one device.
@@ -223,7 +230,7 @@ typedef struct dg_gemm_args {
     void *workspace;
     size_t workspace_bytes;
     int32_t num_sms;
-    int32_t reserved; /* zero */
+    uint32_t flags; /* of dg_gemm_flags */
 } dg_gemm_args;
 
 #define DG_GEMM_ARGS_INIT                                                                                              \

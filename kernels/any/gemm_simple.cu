@@ -209,8 +209,8 @@ DEVICE_FN void compute_tile(const struct gemm_simple_args *args, const struct pl
 KERNEL_BLOCKS(gemm_simple, THREADS, BLOCKS_PER_SM, struct gemm_simple_args)
 {
     SHARED(struct smem, smem);
+    grid_dependency_launch(); /* the next kernel may come: it waits for this one, and this for the one before */
     grid_dependency_wait();
-    grid_dependency_launch();
     const int64_t m_tiles = (args.m + TILE - 1) / TILE, n_tiles = (args.n + TILE - 1) / TILE;
     for (int64_t tile = block_index(); tile < args.batch * m_tiles * n_tiles; tile += grid_size()) {
         struct place at;

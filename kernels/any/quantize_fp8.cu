@@ -370,8 +370,8 @@ DEVICE_FN void store_tile(const struct quantize_args *args, const struct place *
 
 KERNEL_BLOCKS(quantize_fp8, QUANTIZE_THREADS, BLOCKS_PER_SM, struct quantize_args)
 {
+    grid_dependency_launch(); /* the next kernel may come: it waits for this one, and this for the one before */
     grid_dependency_wait();
-    grid_dependency_launch();
     const int64_t row_tiles = (args.rows + QUANTIZE_TILE - 1) / QUANTIZE_TILE;
     const int64_t col_tiles = (args.cols + QUANTIZE_TILE - 1) / QUANTIZE_TILE;
     for (int64_t tile = block_index(); tile < args.batch * row_tiles * col_tiles; tile += grid_size()) {

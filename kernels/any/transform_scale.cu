@@ -106,8 +106,8 @@ DEVICE_FN void store_tile(const struct transform_scale_args *args, const struct 
 KERNEL(transform_scale, TRANSFORM_THREADS, struct transform_scale_args)
 {
     SHARED(struct smem, smem);
+    grid_dependency_launch(); /* the next kernel may come: it waits for this one, and this for the one before */
     grid_dependency_wait();
-    grid_dependency_launch();
     const int64_t row_tiles = (args.rows + TILE - 1) / TILE, col_tiles = (args.k_groups + TILE - 1) / TILE;
     for (int64_t tile = block_index(); tile < args.batch * row_tiles * col_tiles; tile += grid_size()) {
         struct place at;

@@ -131,22 +131,65 @@ DEVICE_FN void load_operand(const struct tensor_map *map, uint64_t *full, uint8_
     }
 }
 
+DEVICE_FN void load_a(struct smem *s, const struct gemm_1d2d_args *args, const struct tile *tile, uint32_t stage,
+                      int32_t block)
+{
+    load_operand(&args->a, &s->full[stage], s->a[stage], block * GROUP, tile->row, tile->batch, CLUSTER_N, BLOCK_M, 0);
+}
+
+DEVICE_FN void load_b(struct smem *s, const struct gemm_1d2d_args *args, const struct tile *tile, uint32_t stage,
+                      int32_t block)
+{
+    load_operand(&args->b, &s->full[stage], s->b[stage], block * GROUP, tile->col, tile->batch, CLUSTER_M, BLOCK_N,
+                 args->sched.m_tiles <= 2);
+}
+
+/* Stages of the first tile whose B is loaded while the kernel before may still run. */
+DEVICE_FN int32_t early_stages(const struct gemm_1d2d_args *args)
+{
+    return args->k_blocks < STAGES ? args->k_blocks : STAGES;
+}
+
+DEVICE_FN void load_b_early(struct smem *s, const struct gemm_1d2d_args *args)
+{
+    const int32_t early = early_stages(args);
+    const struct tile tile = tile_at(args, (int32_t)(block_index() / CLUSTER));
+#pragma unroll 1
+    for (int32_t block = 0; block < early; ++block) {
+        mbarrier_arrive_expect(&s->full[block], args->load_bytes);
+        load_b(s, args, &tile, (uint32_t)block, block);
+    }
+}
+
+/* What the stages lack that have B already. */
+DEVICE_FN int32_t complete_early(struct smem *s, const struct gemm_1d2d_args *args, struct ring *ring)
+{
+    const int32_t early = early_stages(args);
+    const struct tile tile = tile_at(args, (int32_t)(block_index() / CLUSTER));
+#pragma unroll 1
+    for (int32_t block = 0; block < early; ++block) {
+        load_a(s, args, &tile, ring->stage, block);
+        ring_advance(ring, STAGES);
+    }
+    return early;
+}
+
 DEVICE_FN struct ring produce_operands(struct smem *s, const struct gemm_1d2d_args *args)
 {
     struct ring ring = ring_begin();
+    int32_t block = args->b_early ? complete_early(s, args, &ring) : 0;
     FOR_EACH_TILE(args, index)
     {
         const struct tile tile = tile_at(args, index);
 #pragma unroll 1
-        for (int32_t block = 0; block < args->k_blocks; ++block) {
-            uint64_t *full = &s->full[ring.stage];
+        for (; block < args->k_blocks; ++block) {
             mbarrier_wait(&s->empty[ring.stage], ring.phase ^ 1);
-            mbarrier_arrive_expect(full, args->load_bytes);
-            load_operand(&args->a, full, s->a[ring.stage], block * GROUP, tile.row, tile.batch, CLUSTER_N, BLOCK_M, 0);
-            load_operand(&args->b, full, s->b[ring.stage], block * GROUP, tile.col, tile.batch, CLUSTER_M, BLOCK_N,
-                         args->sched.m_tiles <= 2);
+            mbarrier_arrive_expect(&s->full[ring.stage], args->load_bytes);
+            load_a(s, args, &tile, ring.stage, block);
+            load_b(s, args, &tile, ring.stage, block);
             ring_advance(&ring, STAGES);
         }
+        block = 0;
     }
     return ring;
 }
@@ -564,7 +607,9 @@ KERNEL(sm90_fp8_gemm_1d2d, THREADS, struct gemm_1d2d_args)
     struct smem *s = (struct smem *)dynamic_smem();
     const uint32_t warp = warp_index(), warpgroup = warp / 4;
     set_up(s, &args, warp);
-    grid_dependency_wait(); /* nothing before this line reads or writes what another kernel may write */
+    if (args.b_early && warp == WARPGROUPS * 4 && lane_index() == 0)
+        load_b_early(s, &args);
+    grid_dependency_wait(); /* nothing else before this line reads or writes what another kernel may write */
     if (warpgroup == WARPGROUPS) {
         if (WARPGROUPS > 1)
             REGISTERS_RELEASE(PRODUCER_REGISTERS);

@@ -121,8 +121,8 @@ DEVICE_FN struct steps own_steps(const struct gemm_skinny_args *args)
 /* ---- Producer: operands -------------------------------------------------------------------------------------- */
 
 /* Groups beyond the last one lie beyond K, where TMA fills with zeros without reading. */
-DEVICE_FN void load_stage(struct smem *s, const struct gemm_skinny_args *args, const struct tile *tile, uint32_t stage,
-                          int32_t step)
+DEVICE_FN void load_weights(struct smem *s, const struct gemm_skinny_args *args, const struct tile *tile,
+                            uint32_t stage, int32_t step)
 {
     const uint64_t once = l2_evict_first(); /* weights are read once, and spare what others left in the cache */
     uint64_t *full = &s->full[stage];
@@ -131,6 +131,12 @@ DEVICE_FN void load_stage(struct smem *s, const struct gemm_skinny_args *args, c
     for (int i = 0; i < STEP; ++i)
         tma_load_hinted(&args->b, full, s->b[stage] + i * BLOCK_N * GROUP, (step * STEP + i) * GROUP, tile->col,
                         tile->batch, once);
+}
+
+DEVICE_FN void load_tokens(struct smem *s, const struct gemm_skinny_args *args, const struct tile *tile, uint32_t stage,
+                           int32_t step)
+{
+    uint64_t *full = &s->full[stage];
 #pragma unroll
     for (int i = 0; i < STEP; ++i)
         tma_load(&args->a, full, s->a[stage] + i * BLOCK_M * GROUP, (step * STEP + i) * GROUP, tile->row, tile->batch);
@@ -139,19 +145,51 @@ DEVICE_FN void load_stage(struct smem *s, const struct gemm_skinny_args *args, c
                  tile->batch);
 }
 
+/* Stages of the first tile whose weights are loaded while the kernel before may still run. */
+DEVICE_FN int32_t early_stages(const struct gemm_skinny_args *args)
+{
+    const struct steps own = own_steps(args);
+    return own.end - own.begin < STAGES ? own.end - own.begin : STAGES;
+}
+
+DEVICE_FN void load_weights_early(struct smem *s, const struct gemm_skinny_args *args)
+{
+    const int32_t early = early_stages(args), begin = own_steps(args).begin;
+    const struct tile tile = tile_at(args, (int32_t)(block_index() / SPLITS));
+#pragma unroll 1
+    for (int32_t i = 0; i < early; ++i)
+        load_weights(s, args, &tile, (uint32_t)i, begin + i);
+}
+
+/* What the stages lack that have weights already. */
+DEVICE_FN int32_t complete_early(struct smem *s, const struct gemm_skinny_args *args, struct ring *ring)
+{
+    const int32_t early = early_stages(args), begin = own_steps(args).begin;
+    const struct tile tile = tile_at(args, (int32_t)(block_index() / SPLITS));
+#pragma unroll 1
+    for (int32_t i = 0; i < early; ++i) {
+        load_tokens(s, args, &tile, ring->stage, begin + i);
+        ring_advance(ring, STAGES);
+    }
+    return early;
+}
+
 DEVICE_FN void produce_operands(struct smem *s, const struct gemm_skinny_args *args)
 {
     const struct steps own = own_steps(args);
     struct ring ring = ring_begin();
+    int32_t step = own.begin + (args->b_early ? complete_early(s, args, &ring) : 0);
     FOR_EACH_TILE(args, index)
     {
         const struct tile tile = tile_at(args, index);
 #pragma unroll 1
-        for (int32_t step = own.begin; step < own.end; ++step) {
+        for (; step < own.end; ++step) {
             mbarrier_wait(&s->empty[ring.stage], ring.phase ^ 1);
-            load_stage(s, args, &tile, ring.stage, step);
+            load_weights(s, args, &tile, ring.stage, step);
+            load_tokens(s, args, &tile, ring.stage, step);
             ring_advance(&ring, STAGES);
         }
+        step = own.begin;
     }
 }
 
@@ -418,7 +456,9 @@ KERNEL_BLOCKS(sm90_fp8_gemm_skinny, THREADS, BLOCKS_PER_SM, struct gemm_skinny_a
     struct smem *s = (struct smem *)dynamic_smem();
     const uint32_t warp = warp_index();
     set_up(s, &args, warp);
-    grid_dependency_wait(); /* nothing before this line reads or writes what another kernel may write */
+    if (args.b_early && warp == MATH_WARPS && lane_index() == 0)
+        load_weights_early(s, &args);
+    grid_dependency_wait(); /* nothing else before this line reads or writes what another kernel may write */
     if (warp < MATH_WARPS) {
         consume(s, &args);
     } else if (warp > MATH_WARPS) {

@@ -107,14 +107,16 @@ static dg_status prepare(dg_context *context, uint64_t epoch, const struct cuda_
     struct gemm_planned planned;
     CHECK(check_pointers(scope, p));
     CHECK(find_plan(context, epoch, scope, p, args->num_sms, &planned));
-    const struct gemm_plan *plan = &planned.plan;
+    struct gemm_plan *plan = &planned.plan;
+    const bool pdl = context_get(context, DG_SETTING_PDL) != 0;
     CHECK(check_workspace(plan, args));
+    plan->b_early = pdl && (args->flags & DG_GEMM_B_CONSTANT) != 0;
     call->launch = (struct cuda_launch){
         .kernel = planned.kernel,
         .grid = {plan->grid, 1, 1},
         .threads = plan->threads,
         .cluster = plan->cluster,
-        .pdl = context_get(context, DG_SETTING_PDL) != 0,
+        .pdl = pdl,
     };
     call->loaded_in = scope->context;
     return plan->row->bind(p, plan, scope->driver, &call->kernel_args);

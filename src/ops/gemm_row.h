@@ -20,6 +20,7 @@ struct gemm_plan {
     uint32_t grid, threads, cluster;
     int32_t smem_bytes;
     size_t workspace_bytes;
+    bool b_early; /* of each call, not of the problem: kernels may load B while the kernel before still runs */
 };
 
 /* Room for any row's kernel argument. */

@@ -99,6 +99,7 @@ static dg_status bind(const struct gemm_problem *p, const struct gemm_plan *plan
     out->n = (int32_t)p->n;
     out->k_blocks = (int32_t)ceil_div(p->k, SCALE_GROUP);
     out->load_bytes = (uint32_t)s->load_bytes;
+    out->b_early = plan->b_early;
     return DG_SUCCESS;
 }
 

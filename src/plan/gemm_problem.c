@@ -26,7 +26,9 @@ static dg_status check_kind_and_recipe(const dg_gemm_args *args)
     if (args->workspace_bytes > 0 && ((uintptr_t)args->workspace % 256 != 0 || args->workspace == NULL))
         return fail(DG_ERROR_INVALID_ARGUMENT, "workspace is %p with %zu bytes; wanted a pointer aligned to 256",
                     args->workspace, args->workspace_bytes);
-    return check_reserved("reserved", args->reserved);
+    if (args->flags & ~(uint32_t)DG_GEMM_B_CONSTANT)
+        return fail(DG_ERROR_INVALID_ARGUMENT, "flags is %#x; wanted DG_GEMM_B_CONSTANT (1), or 0", args->flags);
+    return DG_SUCCESS;
 }
 
 static dg_status check_each(const dg_gemm_args *args, enum null_data null_data)

@@ -16,6 +16,7 @@ struct gemm_1d2d_args {
     int32_t m, n;
     int32_t k_blocks;    /* ceil(K / 128) */
     uint32_t load_bytes; /* what one stage's TMA boxes bring into one block */
+    int32_t b_early;     /* B may be loaded while the kernel before still runs */
 };
 
 /* kernels/sm90/fp8_gemm_skinny.cu. */
@@ -29,6 +30,7 @@ struct gemm_skinny_args {
     int32_t m, n;
     int32_t k_blocks;    /* ceil(K / 128) */
     uint32_t load_bytes; /* what one stage's TMA boxes bring */
+    int32_t b_early;     /* B may be loaded while the kernel before still runs */
 };
 
 /* kernels/any/gemm_simple.cu: every layout there is. */

@@ -2,7 +2,7 @@
  * Cases of dg_gemm and its kernels:
  *
  *   gemm 128x96 m=200 n=300 k=400 [batch=2] [cluster=2x1] [sms=7] [out=bf16|f16|f32] [c=other|d] [sfa=tma] [packed]
- *        [sfb=packed] [store=direct] [pdl] [hopper] [ints] [special]
+ *        [sfb=packed] [store=direct] [pdl] [early] [hopper] [ints] [special]
  *   gemm skinny=16x1x4x1 m=... as above: rows of tokens, step, splits, blocks on an SM
  *   gemm m=... as above, and [arch=80] [a=cols] [b=spread] [sfa=cols] [d=cols] ...: without a tile the library chooses
  *
@@ -205,6 +205,9 @@ static dg_status launch_tile(const struct cuda_scope *scope, const dg_gemm_args 
     plan.row->spec(&p, &plan, &spec);
     spec.request.config = spec.config;
     CHECK(kernel_get(context, scope, &spec.request, plan.smem_bytes, &launch.kernel));
+    plan.b_early = case_has(line, "early");
+    if (plan.b_early)
+        emu_memory_constant(b->device_memory);
     CHECK(plan.row->bind(&p, &plan, scope->driver, &kernel_args));
     return cuda_launch(scope, &launch, &kernel_args, NULL);
 }
@@ -241,6 +244,7 @@ static const char *const words[] = {"[0-9]*x[0-9]*",
                                     "packed",
                                     "store=direct",
                                     "pdl",
+                                    "early",
                                     "hopper",
                                     "ints",
                                     "special",

@@ -24,6 +24,7 @@ extern struct emu_settings emu_settings;
 
 /* Global memory that kernels may read, and write if `writable`; TMA may touch no other. */
 void emu_memory(void *data, size_t bytes, bool writable);
+void emu_memory_constant(const void *data); /* the kernel before does not write what begins there */
 
 /* Carry out a launch: the type of struct fake's `execute`. `image` is a shared library, `args` the kernel's argument.
  */

@@ -9,7 +9,7 @@ enum { MAX_RANGES = 64, STALE = 0xff };
 static struct range {
     uint8_t *data, *late; /* late: what the kernel before will have written */
     size_t bytes;
-    bool writable;
+    bool writable, constant; /* constant: the kernel before does not write it */
 } ranges[MAX_RANGES];
 static int range_count;
 
@@ -17,7 +17,13 @@ void emu_memory(void *data, size_t bytes, bool writable)
 {
     if (range_count == MAX_RANGES)
         emu_wrong("more than %d ranges of global memory", MAX_RANGES);
-    ranges[range_count++] = (struct range){data, NULL, bytes, writable};
+    ranges[range_count++] = (struct range){data, NULL, bytes, writable, false};
+}
+
+void emu_memory_constant(const void *data)
+{
+    for (int i = 0; i < range_count; ++i)
+        ranges[i].constant = ranges[i].constant || ranges[i].data == data;
 }
 
 bool emu_memory_known(uint64_t address, uint64_t bytes, bool write)
@@ -40,6 +46,8 @@ static void kernel_before_ends(struct event *event)
 {
     (void)event;
     for (int i = 0; i < range_count; ++i) {
+        if (ranges[i].constant)
+            continue;
         memcpy(ranges[i].data, ranges[i].late, ranges[i].bytes);
         free(ranges[i].late);
     }
@@ -57,6 +65,8 @@ void emu_kernel_before_begin(void)
     if (!emu.launch->pdl)
         return;
     for (int i = 0; i < range_count; ++i) {
+        if (ranges[i].constant)
+            continue;
         ranges[i].late = malloc(ranges[i].bytes);
         memcpy(ranges[i].late, ranges[i].data, ranges[i].bytes);
         memset(ranges[i].data, STALE, ranges[i].bytes);

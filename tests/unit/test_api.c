@@ -161,8 +161,8 @@ TEST(other_fields)
         args.workspace = (char *)d_data + 8;
     expect_refused(&args, "workspace is");
     args = good_args();
-    args.reserved = 1;
-    expect_refused(&args, "reserved is 1");
+    args.flags = 6;
+    expect_refused(&args, "flags is 0x6");
     args = good_args();
     args.sfb.reserved = 7;
     expect_refused(&args, "sfb.reserved is 7");
