@@ -233,17 +233,19 @@ static bool check_all(struct field *field, const dg_gemm_args *args)
 static void shuffle(int *order, int count)
 {
     static uint32_t state = 1;
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; i < count; ++i)
+        order[i] = i;
+    for (int i = count - 1; i > 0; --i) {
         state = state * 1664525u + 1013904223u;
-        const int j = (int)(state >> 8) % (i + 1);
-        order[i] = order[j];
-        order[j] = i;
+        const int j = (int)(state >> 8) % (i + 1), other = order[j];
+        order[j] = order[i];
+        order[i] = other;
     }
 }
 
 static bool time_all(struct field *field, struct cublaslt_plan *baseline, double *baseline_us)
 {
-    int order[MAX_CANDIDATES];
+    int order[MAX_CANDIDATES] = {0};
     double us;
     const int reps = (int)field->sweep->reps;
     for (int64_t round = 0; round < field->sweep->rounds; ++round) {
@@ -290,6 +292,7 @@ static bool sweep_gemm(struct field *field, const struct test_case *test, const 
     field->problem = &p;
     add_candidates(field, &scope.device->info);
     bool done = load_all(field, &scope);
+    field->problem = NULL;
     cuda_leave(&scope);
     if (!done || !check_all(field, args))
         return false;

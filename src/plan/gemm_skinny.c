@@ -160,13 +160,13 @@ double gemm_skinny_predict(const struct gemm_skinny_costs *cost, const struct ge
     const double waves = (double)ceil_div(plan->tiles, plan->grid / c->splits);
     const double spread = grid / num_sms, on_sm = spread > 1 ? spread : 1;
     const double tile = cost->tile + cost->tile_row * c->block_m;
-    const double compute = waves * (steps * step_cycles(cost, plan, on_sm) + tile);
+    const double step = step_cycles(cost, plan, on_sm), compute = waves * (steps * step + tile);
 
     const double in_flight = grid * c->stages * c->step * ROWS * SCALE_GROUP / cost->latency;
     const double rate = in_flight < cost->hbm_bytes ? in_flight : cost->hbm_bytes;
     const double memory = (double)p->batch * (n * k + m * k + m * n * (double)dg_dtype_size(p->d.dtype)) / rate;
 
-    double fixed = cost->fill + cost->fill_block * spread;
+    double fixed = cost->fill + cost->fill_block * spread + cost->last_step * step;
     if (c->splits > 1)
         fixed += cost->meet + cost->meet_block * splits + cost->reduce * c->block_m * (splits - 1) / splits;
     return compute > memory ? fixed + compute + cost->beside * memory : fixed + memory + cost->beside * compute;

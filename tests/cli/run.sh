@@ -41,7 +41,7 @@ check 'help' 0 'precompile' help
 check '--help' 0 'Exit codes' --help
 check '--version' 0 '^0\.1\.0$' --version
 check 'help cases' 0 'gemm fp8' help cases
-for command in info matmul selftest bench precompile; do
+for command in info matmul selftest bench precompile tune; do
     check "$command --help" 0 "Usage: deepgemm $command" $command --help
     check "help $command" 0 "Usage: deepgemm $command" help $command
     check "$command, unknown option" 2 "there is no option --nonsense; there are --help" $command --nonsense
@@ -55,6 +55,16 @@ check 'matmul without operands' 2 'give X and W' matmul
 check 'selftest with an argument' 2 'use --filter' selftest gemm
 check 'bench, bad case' 2 'has no key "q"' bench --device cpu gemm fp8 m=1 n=1 k=1 q=1
 check 'bench, bad baseline' 2 'cublaslt or none' bench --baseline mkl
+check 'bench --chain without a GPU' 1 '--chain measures GPU calls' \
+    bench --chain --device cpu gemm fp8 m=1 n=128 k=128 gemm fp8 m=1 n=128 k=128
+check 'tune without a case' 2 'nothing to tune' tune
+check 'tune, no such kernel' 2 'wanted is 1d2d, skinny or choice' tune --kernel simple
+check 'tune, no such tile' 2 '"128" is no tile' tune --tile 128
+check 'tune, a variant without a kernel' 2 'wants one --kernel' \
+    tune --variant x=tests/cli/run.sh gemm fp8 m=1 n=128 k=128
+check 'tune without a GPU' 1 'timed on a GPU' tune --device cpu gemm fp8 m=1 n=128 k=128
+check 'tune, both at once' 2 'one after the other' tune --from tests/cli/run.sh gemm fp8 m=1 n=128 k=128
+check 'tune, no measurements' 1 'run.sh:1: is no line' tune --from tests/cli/run.sh
 check 'precompile without a case' 2 'nothing to compile' precompile
 
 # ---- info ----
@@ -152,6 +162,19 @@ if [ -e /dev/full ]; then
 fi
 "$program" bench --device cpu --reps 1 --csv "$work/closed.csv" 'gemm fp8 m=1 n=8 k=128' >&- 2>/dev/null
 same 'a closed standard output' "$? $(head -c 7 "$work/closed.csv")" '1 case,m,'
+
+# ---- tune, from measurements ----
+# The tile that is chosen is the slower one, until other constants are found. The third line repeats the second.
+line="built-in,sm90_fp8_gemm_1d2d,4096,4096,7168,%s,166.00,1,block_m=%s block_n=%s cluster_m=1 cluster_n=1\\n"
+printf "$line$line$line" 190.00 128 128 300.00 64 16 180.00 64 16 >"$work/tune.csv"
+check 'tune, the constants in use' 0 'within 5 % of the best for 0 of 1 problems' tune --from "$work/tune.csv" --steps 0
+check 'tune, which was better' 0 '128x128c1x1 takes 190.00 us, 64x16c1x1 180.00' tune --from "$work/tune.csv" --steps 0
+check 'tune, a search' 0 'fitted: the choice' tune --from "$work/tune.csv" --steps 50 --out "$work"
+same 'tune --out, as many constants as before' "$(cat "$work"/gemm_*_costs.def | grep -c '^COST')" \
+    "$(cat src/plan/gemm_*_costs.def | grep -c '^COST')"
+check 'tune --out, no such folder' 1 'cannot be written: No such file' \
+    tune --from "$work/tune.csv" --steps 0 --out "$work/none"
+check 'cases by pattern' 0 '^4 passed' bench --device cpu --reps 1 'gemm fp8 m={1|2} n={8|16} k=128'
 
 # ---- selftest and bench on the CPU ----
 check 'selftest' 0 '^[1-9][0-9]* passed, 0 failed$' selftest --device cpu --quick --filter 'm=65 '

@@ -9,9 +9,9 @@ if [ -z "$tool" ]; then
 fi
 code=0
 for check in memcheck racecheck; do
-    for rows in 129 40; do # either kernel's tiles
-        echo "compute-sanitizer --tool $check, cases with m=$rows"
-        "$tool" --tool "$check" --error-exitcode 9 "$program" selftest --device cuda --quick --filter "m=$rows" || code=1
+    for cases in num_sms=131 m=129 m=40; do # sm90_fp8_gemm_1d2d with many tiles, either kernel's edges
+        echo "compute-sanitizer --tool $check, cases with $cases"
+        "$tool" --tool "$check" --error-exitcode 9 "$program" selftest --device cuda --quick --filter "$cases" || code=1
     done
 done
 exit $code
