@@ -33,7 +33,7 @@
  * both, which halves what the L2 cache must deliver.
  *
  * Must not be "simplified": wgmma is asynchronous, its accumulators may not be touched between issue and wait
- * (wgmma_pin keeps the compiler from it); a stage is released only after the wait, and after its scales are read.
+ * (wgmma_pin keeps the compiler from it); a stage is released only after the wait, scales only after they are read.
  */
 #include "config.h"
 
@@ -87,6 +87,8 @@ struct smem {
     uint32_t sfb[SPANS][SFB_WORDS][2];       /* of the one or two 128-blocks of N that the tile touches */
     uint64_t full[STAGES], empty[STAGES], scales_full[SPANS], scales_empty[SPANS];
 };
+STATIC_CHECK(PARTIALS == 1 || SPAN * PRODUCTS % 2 == 0, "a round must end with the second partial sum");
+STATIC_CHECK(4 % SPAN == 0, "a packed word's four groups must be whole spans");
 STATIC_CHECK((sizeof(struct smem) + 127) / 128 * 128 == SMEM_BYTES, "the plan and the kernel disagree on smem");
 
 /* ---- Tiles --------------------------------------------------------------------------------------------------- */

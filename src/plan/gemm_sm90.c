@@ -14,7 +14,7 @@ enum {
     WARPGROUP_ROWS = 64, /* of D: the M of every wgmma */
     MAX_STAGES = 12,     /* more than any latency needs; keeps the barrier array small */
     SCALE_SPANS = 3,     /* as in the kernel */
-    MAX_BLOCK_N = 192,   /* 64 x N accumulators and as many partial sums per warpgroup: N registers a thread */
+    MAX_BLOCK_N = 192,   /* 64 x N sums of a warpgroup and half as many partial ones: 3/4 N registers a thread */
 };
 
 /* Products m * n * k from which the power limit decides how fast the clock runs. */
@@ -151,20 +151,16 @@ struct matrix gemm_1d2d_scale_columns(const struct gemm_problem *p)
 
 /*
  * Two products at once where registers allow: a thread of a lone math warpgroup has 255 and one of two has 232, less 40
- * for everything but sums. Halves of less than 32 columns keep the tensor core waiting for shared memory. Three
- * warpgroups hide one another's promotions, and lose with halves.
+ * for everything but sums; else products of half the columns. Three warpgroups hide one another's promotions, and lose
+ * with halves.
  */
 static void choose_parts(struct gemm_1d2d_config *c)
 {
     const int32_t room = c->warpgroups == 1 ? 208 : 192, sums = c->block_m / (64 * c->warpgroups) * c->block_n / 2;
     c->part_n = c->block_n;
     c->partials = c->warpgroups < 3 ? 2 : 1;
-    if (c->partials == 2 && sums + c->block_n > room) {
-        if (c->block_n % 16 == 0 && c->block_n >= 64 && sums + c->block_n / 2 <= room)
-            c->part_n = c->block_n / 2;
-        else
-            c->partials = 1;
-    }
+    if (c->partials == 2 && sums + c->block_n > room)
+        c->part_n = c->block_n / 2;
     /* Also how many groups a round of the kernel's loop has: the longer, the fewer pauses, and the more text. */
     c->span = sums / (c->part_n / 2) > 2 ? 2 : 4;
 }
