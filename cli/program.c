@@ -134,8 +134,10 @@ bool parse_number(const char *text, int64_t min, int64_t max, int64_t *value)
     char *end;
     errno = 0;
     const long long number = strtoll(text, &end, 10);
-    if (end == text || *end || errno || text[0] == ' ')
+    if (end == text || *end || text[0] == ' ')
         return trouble("\"%s\" is not a whole number", text);
+    if (errno)
+        return trouble("%s is not between %lld and %lld", text, (long long)min, (long long)max);
     if (number < min || number > max)
         return trouble("%lld is not between %lld and %lld", number, (long long)min, (long long)max);
     *value = number;
@@ -221,7 +223,8 @@ bool parse_target(const char *text, dg_device_info *target)
     char copy[128];
     *target = (dg_device_info)DG_DEVICE_INFO_INIT;
     if (strchr(text, '=') == NULL)
-        return ok(dg_device_preset(text, target));
+        return dg_device_preset(text, target) == DG_SUCCESS ||
+               trouble("\"%s\" is no target: h100, h200, h20, gh200, or a description such as arch=90,sms=132", text);
     if (strlen(text) >= sizeof(copy))
         return trouble("the target \"%.20s...\" is too long", text);
     if (!ok(dg_device_preset("h200", target)))
