@@ -196,6 +196,23 @@ TEST_ALONE(settings_change_the_launch)
     EXPECT_INT(last_launch()->grid[0], 1);
 }
 
+/* B comes early if the caller says that it is constant, and only under programmatic dependent launch; a remembered call
+   of other flags or settings is another call. */
+TEST_ALONE(constant_weights_are_loaded_early)
+{
+    set_up();
+    for (int round = 0; round < 2; ++round)
+        for (int pdl = 0; pdl < 2; ++pdl)
+            for (uint32_t flags = 0; flags <= DG_GEMM_B_CONSTANT; ++flags) {
+                EXPECT_OK(dg_set(NULL, DG_SETTING_PDL, pdl));
+                args.flags = flags;
+                EXPECT_OK(dg_gemm(NULL, &args, stream));
+                EXPECT_INT(kernel_args(last_launch())->b_early, pdl && flags == DG_GEMM_B_CONSTANT);
+                EXPECT_OK(dg_gemm(NULL, &args, stream));
+                EXPECT_INT(kernel_args(last_launch())->b_early, pdl && flags == DG_GEMM_B_CONSTANT);
+            }
+}
+
 TEST_ALONE(compiling_can_be_forbidden)
 {
     set_up();
