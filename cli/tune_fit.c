@@ -127,6 +127,18 @@ static struct tune_tile tile_of(int kernel, const char *config)
     return t;
 }
 
+/* Such as a sweep times. */
+static bool is_tile(const struct tune_tile *t)
+{
+    const struct gemm_skinny_tile *s = &t->skinny;
+    if (t->row == &gemm_row_sm90_fp8_gemm_skinny)
+        return s->block_m >= 8 && s->block_m <= 128 && s->block_m % 8 == 0 &&
+               (s->step == 1 || s->step == 2 || s->step == 4) && s->splits >= 1 && s->splits <= 8 &&
+               (s->blocks_per_sm == 1 || s->blocks_per_sm == 2);
+    return t->block_m >= 64 && t->block_m <= 256 && t->block_m % 64 == 0 && t->block_n >= 16 && t->block_n <= 192 &&
+           t->block_n % 16 == 0 && t->cluster_m >= 1 && t->cluster_n >= 1 && t->cluster_m <= 2 && t->cluster_n <= 2;
+}
+
 static bool same_tile(const struct tune_tile *x, const struct tune_tile *y)
 {
     return memcmp(x, y, sizeof *x) == 0;
@@ -151,13 +163,17 @@ static bool read_line(struct data *data, const char *line)
     struct measured row;
     memset(&row, 0, sizeof row);
     if (sscanf(line, "%*[^,],%63[^,],%lld,%lld,%lld,%lf,%*f,%*f,%n", kernel, &m, &n, &k, &row.us, &config) != 5 ||
-        config == 0)
+        config == 0 || m < 1 || n < 1 || k < 1 || !isfinite(row.us) || row.us <= 0.0)
         return trouble("is no line that a sweep has written");
     row.kernel = strcmp(kernel, gemm_row_sm90_fp8_gemm_skinny.name) == 0;
+    if (!row.kernel && strcmp(kernel, gemm_row_sm90_fp8_gemm_1d2d.name) != 0)
+        return true; /* of a kernel that has no model */
+    row.tile = tile_of(row.kernel, line + config);
+    if (!is_tile(&row.tile))
+        return trouble("has no tile of %s", kernel);
     row.shape = shape_of(data, m, n, k);
     if (row.shape < 0)
         return false;
-    row.tile = tile_of(row.kernel, line + config);
     /* A tile that exists no more is no candidate. */
     if (tune_plan(&data->shapes[row.shape].problem, &data->device, &row.tile, &row.plan))
         add_row(data, &row);

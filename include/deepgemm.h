@@ -193,8 +193,10 @@ typedef enum dg_gemm_kind {
 } dg_gemm_kind;
 
 typedef enum dg_gemm_flags {
-    /* B's memory is not written by anything that may still run when the call's turn on the stream comes, nor by the
-       kernel right before it. With DG_SETTING_PDL the first of B is then loaded while that kernel ends. */
+    /* B is not written by any kernel that the stream got since it was last synchronised with or got a launch without
+       PDL: weights, loaded long before. With DG_SETTING_PDL several kernels may be under way at once, not only the one
+       right before, and the first of B is loaded before they have ended. B quantised two calls before is not constant.
+     */
     DG_GEMM_B_CONSTANT = 1
 } dg_gemm_flags;
 

@@ -77,7 +77,8 @@ static struct gemm_skinny_config config_of(const struct gemm_problem *p)
 static int32_t clusters_at_once(int32_t num_sms, int32_t size)
 {
     static const int32_t on_132[] = {0, 132, 66, 39, 30, 22, 17, 15, 15};
-    return on_132[size] * num_sms / 132;
+    const bool known = size >= 0 && size < (int32_t)(sizeof on_132 / sizeof *on_132);
+    return known ? (int32_t)((int64_t)on_132[size] * num_sms / 132) : 0;
 }
 
 /* Split, a cluster does one tile: there are no more of them than run at once. */

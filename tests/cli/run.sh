@@ -169,6 +169,12 @@ line="built-in,sm90_fp8_gemm_1d2d,4096,4096,7168,%s,166.00,1,block_m=%s block_n=
 printf "$line$line$line" 190.00 128 128 300.00 64 16 180.00 64 16 >"$work/tune.csv"
 check 'tune, the constants in use' 0 'within 5 % of the best for 0 of 1 problems' tune --from "$work/tune.csv" --steps 0
 check 'tune, which was better' 0 '128x128c1x1 takes 190.00 us, 64x16c1x1 180.00' tune --from "$work/tune.csv" --steps 0
+echo 'x,sm90_fp8_gemm_1d2d,8,128,128,9.0,1.0,1,garbage' >"$work/bad.csv"
+check 'tune, no tile' 1 'has no tile of sm90_fp8_gemm_1d2d' tune --from "$work/bad.csv"
+echo 'x,sm90_fp8_gemm_skinny,8,128,128,nan,1.0,1,block_m=8 step=1 splits=1 blocks_per_sm=1' >"$work/bad.csv"
+check 'tune, no time' 1 'is no line that a sweep' tune --from "$work/bad.csv"
+echo 'x,gemm_simple,8,128,128,9.0,1.0,1,block_m=8' >"$work/bad.csv"
+check 'tune, a kernel without a model' 1 'no measurement' tune --from "$work/bad.csv"
 check 'tune, a search' 0 'fitted: the choice' tune --from "$work/tune.csv" --steps 50 --out "$work"
 same 'tune --out, as many constants as before' "$(cat "$work"/gemm_*_costs.def | grep -c '^COST')" \
     "$(cat src/plan/gemm_*_costs.def | grep -c '^COST')"
