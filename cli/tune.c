@@ -13,7 +13,7 @@ static const char help_text[] =
     "The first form times every configuration of the kernels for gemm cases on the GPU, beside cuBLASLt, and writes\n"
     "CSV. All that sum in the same order must give the same bits. The second fits the constants with which the "
     "library\n"
-    "predicts how long a configuration takes, and tells how well they choose. For who develops the library.\n\n"
+    "predicts how long a configuration takes, and tells how well they choose. For developers of the library.\n\n"
     "  CASE              a gemm case, quoted or not; {a|b} stands for each alternative\n"
     "  --shapes FILE     cases from a file\n"
     "  --csv FILE        where the times go (default: standard output)\n"
@@ -25,7 +25,7 @@ static const char help_text[] =
     "  --rounds N        of each configuration, in another order each; the best counts (default 3)\n"
     "  --reps N          calls in a round, their mean counts (default 4)\n"
     "  --device D        cuda:N, when there are several\n"
-    "  --from FILE       what the first form has written; of several files the later ones count\n"
+    "  --from FILE       what the first form has written for plain cases; of several files the later ones count\n"
     "  --favour FILE     cases that count three times\n"
     "  --steps N         of the search (default 20000; 0: only tell how well the constants in use choose)\n"
     "  --out DIR         write the constants there, for src/plan\n"
@@ -49,15 +49,9 @@ static void add_tile(struct tune_sweep *sweep, const struct tune_tile *tile)
 
 static void add_tiles_1d2d(struct tune_sweep *sweep)
 {
-    static const int32_t clusters[][2] = {{1, 1}, {2, 1}, {1, 2}};
-    for (int32_t m = 64; m <= 256; m += 64)
-        for (int32_t n = 16; n <= 192; n += 16)
-            for (int c = 0; c < 3; ++c)
-                add_tile(sweep, &(struct tune_tile){.row = &gemm_row_sm90_fp8_gemm_1d2d,
-                                                    .block_m = m,
-                                                    .block_n = n,
-                                                    .cluster_m = clusters[c][0],
-                                                    .cluster_n = clusters[c][1]});
+    struct tune_tile tile = {.row = &gemm_row_sm90_fp8_gemm_1d2d};
+    for (int32_t i = 0; gemm_1d2d_tile_at(i, &tile.sm90); ++i)
+        add_tile(sweep, &tile);
 }
 
 static void add_tiles_skinny(struct tune_sweep *sweep)
@@ -91,13 +85,31 @@ static bool take_kernel(struct work *work, const char *name)
     return *slot || strcmp(name, "choice") == 0 || trouble("--kernel %s: wanted is 1d2d, skinny or choice", name);
 }
 
+/* "128x96", "128x96c2x1" */
+static bool parse_1d2d(const char *text, struct gemm_1d2d_tile *t)
+{
+    int end = 0, more = 0;
+    t->cluster_m = t->cluster_n = 1;
+    if (sscanf(text, "%dx%d%n", &t->block_m, &t->block_n, &end) < 2)
+        return false;
+    if (text[end] && sscanf(text + end, "c%dx%d%n", &t->cluster_m, &t->cluster_n, &more) < 2)
+        return false;
+    return text[end + more] == 0;
+}
+
+/* "s16x2x4x1" */
+static bool parse_skinny(const char *text, struct gemm_skinny_tile *t)
+{
+    int end = 0;
+    return sscanf(text, "s%dx%dx%dx%d%n", &t->block_m, &t->step, &t->splits, &t->blocks_per_sm, &end) == 4 &&
+           text[end] == 0;
+}
+
 static bool take_tile(struct work *work, const char *text)
 {
-    struct tune_tile t = {.row = &gemm_row_sm90_fp8_gemm_1d2d, .cluster_m = 1, .cluster_n = 1};
-    struct gemm_skinny_tile *s = &t.skinny;
-    if (sscanf(text, "s%dx%dx%dx%d", &s->block_m, &s->step, &s->splits, &s->blocks_per_sm) == 4)
-        t.row = &gemm_row_sm90_fp8_gemm_skinny;
-    else if (sscanf(text, "%dx%dc%dx%d", &t.block_m, &t.block_n, &t.cluster_m, &t.cluster_n) < 2)
+    struct tune_tile t = {.row = *text == 's' ? &gemm_row_sm90_fp8_gemm_skinny : &gemm_row_sm90_fp8_gemm_1d2d};
+    const bool parsed = *text == 's' ? parse_skinny(text, &t.skinny) : parse_1d2d(text, &t.sm90);
+    if (!parsed || !tune_tile_exists(&t))
         return trouble("\"%.40s\" is no tile such as 128x96, 128x96c2x1 or s16x2x4x1", text);
     add_tile(&work->sweep, &t);
     return true;
@@ -220,6 +232,18 @@ static bool measure(struct work *work)
     return done;
 }
 
+/* Its text replaces that of one kernel, and all tiles must be of that one. */
+static bool check_variants(const struct work *work)
+{
+    const struct tune_sweep *sweep = &work->sweep;
+    if (work->kernel_count != 1 || work->kernels[0] == NULL)
+        return trouble("--variant wants one --kernel, 1d2d or skinny");
+    for (int i = 0; i < sweep->tile_count; ++i)
+        if (sweep->tiles[i].row != work->kernels[0])
+            return trouble("--variant: a --tile is not one of the --kernel");
+    return true;
+}
+
 static int work_on(struct work *work)
 {
     const bool fits = work->fit.path_count > 0;
@@ -227,8 +251,8 @@ static int work_on(struct work *work)
         return fail_usage("cases are measured and --from is fitted: one after the other");
     if (!fits && work->sweep.cases.count == 0)
         return fail_usage("nothing to tune: give a case or --shapes to measure, or --from to fit");
-    if (work->sweep.variant_count > 0 && (work->kernel_count != 1 || work->kernels[0] == NULL))
-        return fail_usage("--variant wants one --kernel, 1d2d or skinny");
+    if (work->sweep.variant_count > 0 && !check_variants(work))
+        return fail_usage("%s", trouble_text());
     return (fits ? tune_fit(&work->fit) : measure(work)) ? EXIT_PASS : fail_check();
 }
 

@@ -14,9 +14,12 @@
 /* One configuration of a kernel, as far as it may be chosen. */
 struct tune_tile {
     const struct gemm_row *row; /* NULL: what the library chooses */
-    int32_t block_m, block_n, cluster_m, cluster_n;
+    struct gemm_1d2d_tile sm90; /* of sm90_fp8_gemm_1d2d; else zeros */
     struct gemm_skinny_tile skinny;
 };
+
+/* Whether it is one of those that the library chooses among. */
+bool tune_tile_exists(const struct tune_tile *tile);
 
 /* The plan of that tile, or false when it does not exist for the problem. */
 bool tune_plan(const struct gemm_problem *p, const dg_device_info *device, const struct tune_tile *tile,
@@ -27,7 +30,7 @@ double tune_cycles(const struct gemm_plan *plan); /* predicted */
 /* Another text for a kernel, to compare with the library's own. */
 struct tune_variant {
     const char *name;
-    char *text; /* NULL: the library's own */
+    char *text;
 };
 
 enum { TUNE_MAX_TILES = 1024, TUNE_MAX_VARIANTS = 32 };

@@ -65,7 +65,7 @@ struct measured {
 struct data {
     dg_device_info device;
     struct shape *shapes;
-    struct measured *rows; /* in the order of their shapes, once all are read */
+    struct measured *rows;
     int shape_count, row_count, shape_space, row_space;
 };
 
@@ -120,23 +120,9 @@ static struct tune_tile tile_of(int kernel, const char *config)
                                              field_of(config, "splits="), field_of(config, "blocks_per_sm=")};
         return t;
     }
-    t.block_m = field_of(config, "block_m=");
-    t.block_n = field_of(config, "block_n=");
-    t.cluster_m = field_of(config, "cluster_m=");
-    t.cluster_n = field_of(config, "cluster_n=");
+    t.sm90 = (struct gemm_1d2d_tile){field_of(config, "block_m="), field_of(config, "block_n="),
+                                     field_of(config, "cluster_m="), field_of(config, "cluster_n=")};
     return t;
-}
-
-/* Such as a sweep times. */
-static bool is_tile(const struct tune_tile *t)
-{
-    const struct gemm_skinny_tile *s = &t->skinny;
-    if (t->row == &gemm_row_sm90_fp8_gemm_skinny)
-        return s->block_m >= 8 && s->block_m <= 128 && s->block_m % 8 == 0 &&
-               (s->step == 1 || s->step == 2 || s->step == 4) && s->splits >= 1 && s->splits <= 8 &&
-               (s->blocks_per_sm == 1 || s->blocks_per_sm == 2);
-    return t->block_m >= 64 && t->block_m <= 256 && t->block_m % 64 == 0 && t->block_n >= 16 && t->block_n <= 192 &&
-           t->block_n % 16 == 0 && t->cluster_m >= 1 && t->cluster_n >= 1 && t->cluster_m <= 2 && t->cluster_n <= 2;
 }
 
 static bool same_tile(const struct tune_tile *x, const struct tune_tile *y)
@@ -169,12 +155,12 @@ static bool read_line(struct data *data, const char *line)
     if (!row.kernel && strcmp(kernel, gemm_row_sm90_fp8_gemm_1d2d.name) != 0)
         return true; /* of a kernel that has no model */
     row.tile = tile_of(row.kernel, line + config);
-    if (!is_tile(&row.tile))
+    if (!tune_tile_exists(&row.tile))
         return trouble("has no tile of %s", kernel);
     row.shape = shape_of(data, m, n, k);
     if (row.shape < 0)
         return false;
-    /* A tile that exists no more is no candidate. */
+    /* A tile that the problem cannot have by now is no candidate. */
     if (tune_plan(&data->shapes[row.shape].problem, &data->device, &row.tile, &row.plan))
         add_row(data, &row);
     return true;
@@ -321,7 +307,8 @@ static struct tile_name tile_text(const struct tune_tile *t)
         snprintf(out.text, sizeof out.text, "s%dx%dx%dx%d", t->skinny.block_m, t->skinny.step, t->skinny.splits,
                  t->skinny.blocks_per_sm);
     else
-        snprintf(out.text, sizeof out.text, "%dx%dc%dx%d", t->block_m, t->block_n, t->cluster_m, t->cluster_n);
+        snprintf(out.text, sizeof out.text, "%dx%dc%dx%d", t->sm90.block_m, t->sm90.block_n, t->sm90.cluster_m,
+                 t->sm90.cluster_n);
     return out;
 }
 
@@ -403,8 +390,8 @@ static bool write_constants(const char *directory, const char *file, const char 
     if (out == NULL)
         return trouble("%s cannot be written: %s", path, strerror(errno));
     fprintf(out,
-            "/* Cost model of %s. Written by `deepgemm tune` on %s, from\n   %d measurements of %d problems on an "
-            "H200. */\n",
+            "/* Cost model of %s. Written by `deepgemm tune` on %s, from\n"
+            "   %d measurements of %d problems, planned for an H200. */\n",
             kernel, date, data->row_count, data->shape_count);
     for (int i = 0; i < count; ++i)
         fprintf(out, "COST(%s, %.4g, \"%s\")\n", constants[i].name, values[i], constants[i].what);

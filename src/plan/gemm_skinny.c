@@ -186,8 +186,7 @@ bool gemm_skinny_tile_at(int32_t index, struct gemm_skinny_tile *tile)
     return index == 0;
 }
 
-/* Wider tiles than M needs multiply nothing; much narrower ones load all of B many times. */
-static bool worth_a_try(const struct gemm_problem *p, const struct gemm_skinny_tile *tile)
+bool gemm_skinny_worth_a_try(const struct gemm_problem *p, const struct gemm_skinny_tile *tile)
 {
     const bool narrow = tile->block_m * 2 < p->m && tile->block_m < MAX_BLOCK_M;
     return !narrow && (tile->block_m < 2 * p->m || tile->block_m == 8);
@@ -200,7 +199,7 @@ bool gemm_skinny_choose(const struct gemm_problem *p, const dg_device_info *devi
     struct gemm_skinny_plan candidate = {.config = config_of(p)};
     plan->cycles = 1e300;
     for (int32_t i = 0; gemm_skinny_tile_at(i, &tile); ++i)
-        if (worth_a_try(p, &tile) && plan_tile(p, device, num_sms, &tile, &candidate) &&
+        if (gemm_skinny_worth_a_try(p, &tile) && plan_tile(p, device, num_sms, &tile, &candidate) &&
             candidate.cycles < plan->cycles)
             *plan = candidate;
     return plan->cycles < 1e300;

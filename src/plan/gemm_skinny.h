@@ -67,6 +67,9 @@ bool gemm_skinny_plan_tile(const struct gemm_problem *p, const dg_device_info *d
 /* Tile number `index` of all that may be worth a try, or false behind the last. */
 bool gemm_skinny_tile_at(int32_t index, struct gemm_skinny_tile *tile);
 
+/* Wider tiles than M needs multiply nothing; much narrower ones load all of B many times. */
+bool gemm_skinny_worth_a_try(const struct gemm_problem *p, const struct gemm_skinny_tile *tile);
+
 /* The plan of the least predicted time, or false when no tile exists. For a problem that sm90_fp8_gemm_1d2d takes. */
 bool gemm_skinny_choose(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms,
                         struct gemm_skinny_plan *plan);

@@ -245,7 +245,7 @@ static double max_f64(double x, double y)
     return x > y ? x : y;
 }
 
-/* One K group of 128 in one block: bound by tensor cores and promotion, by what L2 delivers, or by latency. */
+/* One K group of 128 in one block: bound by tensor cores and promotion, or by what L2 delivers. */
 static double group_cycles(const struct gemm_1d2d_costs *cost, const struct gemm_problem *p,
                            const struct gemm_1d2d_plan *plan)
 {
@@ -259,8 +259,7 @@ static double group_cycles(const struct gemm_1d2d_costs *cost, const struct gemm
     if (plan->cluster > 1)
         math += cost->cluster_group;
     const double length = (double)p->batch * (double)p->m * (double)p->n * (double)p->k / LONG_PRODUCTS;
-    return max_f64(max_f64(math, l2), cost->group_least) +
-           (cost->traffic + cost->traffic_long * (length < 1 ? length : 1)) * l2;
+    return max_f64(math, l2) + (cost->traffic + cost->traffic_long * (length < 1 ? length : 1)) * l2;
 }
 
 double gemm_1d2d_predict(const struct gemm_1d2d_costs *cost, const struct gemm_problem *p,
@@ -279,19 +278,26 @@ double gemm_1d2d_predict(const struct gemm_1d2d_costs *cost, const struct gemm_p
     return compute > memory ? compute + cost->memory_beside * memory : memory + cost->compute_beside * compute;
 }
 
+bool gemm_1d2d_tile_at(int32_t index, struct gemm_1d2d_tile *tile)
+{
+    enum { ROWS = 4, WIDTHS = MAX_BLOCK_N / 16, CLUSTERS = 3 };
+    static const int32_t clusters[CLUSTERS][2] = {{1, 1}, {2, 1}, {1, 2}};
+    const int32_t *cluster = clusters[index % CLUSTERS];
+    const int32_t width = index / CLUSTERS % WIDTHS, rows = index / CLUSTERS / WIDTHS;
+    *tile = (struct gemm_1d2d_tile){64 * (1 + rows), 16 * (1 + width), cluster[0], cluster[1]};
+    return rows < ROWS;
+}
+
 void gemm_1d2d_choose(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms,
                       struct gemm_1d2d_plan *plan)
 {
-    static const int32_t block_ms[] = {64, 128, 192, 256};
-    static const int32_t clusters[][2] = {{1, 1}, {2, 1}, {1, 2}};
+    struct gemm_1d2d_tile t;
+    struct gemm_1d2d_plan candidate;
+    const int32_t least_n = p->n > 16 ? 32 : 16;
     plan->cycles = 1e300;
-    for (size_t i = 0; i < 4; ++i)
-        for (int32_t block_n = p->n > 16 ? 32 : 16; block_n <= MAX_BLOCK_N; block_n += 16)
-            for (size_t j = 0; j < 3; ++j) {
-                struct gemm_1d2d_plan candidate;
-                if (gemm_1d2d_plan_tile(p, device, num_sms, block_ms[i], block_n, clusters[j][0], clusters[j][1],
-                                        &candidate) &&
-                    candidate.cycles < plan->cycles)
-                    *plan = candidate;
-            }
+    for (int32_t i = 0; gemm_1d2d_tile_at(i, &t); ++i)
+        if (t.block_n >= least_n &&
+            gemm_1d2d_plan_tile(p, device, num_sms, t.block_m, t.block_n, t.cluster_m, t.cluster_n, &candidate) &&
+            candidate.cycles < plan->cycles)
+            *plan = candidate;
 }

@@ -45,6 +45,11 @@ struct gemm_1d2d_config {
 extern const struct config_field gemm_1d2d_fields[];
 extern const size_t gemm_1d2d_field_count;
 
+/* A choice of what a plan leaves open. */
+struct gemm_1d2d_tile {
+    int32_t block_m, block_n, cluster_m, cluster_n;
+};
+
 struct gemm_1d2d_plan {
     struct gemm_1d2d_config config;
     struct gemm_sched sched;
@@ -64,6 +69,9 @@ struct matrix gemm_1d2d_scale_columns(const struct gemm_problem *p);
 /* The problem must not be empty and must have passed the refusal. */
 void gemm_1d2d_choose(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms,
                       struct gemm_1d2d_plan *plan);
+
+/* Tile number `index` of all that there are, or false behind the last. */
+bool gemm_1d2d_tile_at(int32_t index, struct gemm_1d2d_tile *tile);
 
 /*
  * For tests and tuning: the plan of a given tile and cluster, or false when that combination does not exist for the

@@ -60,6 +60,10 @@ check 'bench --chain without a GPU' 1 '--chain measures GPU calls' \
 check 'tune without a case' 2 'nothing to tune' tune
 check 'tune, no such kernel' 2 'wanted is 1d2d, skinny or choice' tune --kernel simple
 check 'tune, no such tile' 2 '"128" is no tile' tune --tile 128
+check 'tune, a tile that does not exist' 2 '"128x0" is no tile' tune --tile 128x0
+check 'tune, a tile and more' 2 '"128x96junk" is no tile' tune --tile 128x96junk
+check 'tune, a variant of another kernel' 2 'not one of the --kernel' \
+    tune --kernel 1d2d --tile s16x2x4x1 --variant x=tests/cli/run.sh gemm fp8 m=1 n=128 k=128
 check 'tune, a variant without a kernel' 2 'wants one --kernel' \
     tune --variant x=tests/cli/run.sh gemm fp8 m=1 n=128 k=128
 check 'tune without a GPU' 1 'timed on a GPU' tune --device cpu gemm fp8 m=1 n=128 k=128
