@@ -609,8 +609,11 @@ KERNEL(sm90_fp8_gemm_1d2d, THREADS, struct gemm_1d2d_args)
     struct smem *s = (struct smem *)dynamic_smem();
     const uint32_t warp = warp_index(), warpgroup = warp / 4;
     set_up(s, &args, warp);
-    if (args.b_early && warp == WARPGROUPS * 4 && lane_index() == 0)
-        load_b_early(s, &args);
+    if (args.b_early && warp == WARPGROUPS * 4) {
+        if (lane_index() == 0)
+            load_b_early(s, &args);
+        warp_barrier(); /* registers are exchanged by whole warps */
+    }
     grid_dependency_wait(); /* nothing else before this line reads or writes what another kernel may write */
     if (warpgroup == WARPGROUPS) {
         if (WARPGROUPS > 1)
