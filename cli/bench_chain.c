@@ -38,7 +38,7 @@ enum { MODES = sizeof modes / sizeof *modes };
 
 /* ---- The chain --------------------------------------------------------------------------------------------------- */
 
-/* The columns of `from` that are there, as the next product's A; that it wants no more is prepare()'s concern. */
+/* The first K columns of a result; check_cases() has seen that they are there. */
 static bool quantize_into(const struct gemm *to, const struct gemm *from, dg_stream stream)
 {
     dg_quantize_args args = DG_QUANTIZE_ARGS_INIT;
@@ -63,8 +63,8 @@ static bool check_cases(const struct case_list *cases)
 {
     for (int64_t i = 0; i < cases->count; ++i) {
         const struct test_case *t = &cases->items[i], *next = t + 1;
-        if (t->op != CASE_GEMM || t->batch || t->out != DG_BFLOAT16)
-            return trouble("--chain wants gemm cases without batch, with out=bf16");
+        if (t->op != CASE_GEMM || t->batch || t->out != DG_BFLOAT16 || t->c != CASE_C_NONE || t->d_layout != CASE_D_ROW)
+            return trouble("--chain wants gemm cases with out=bf16 and contiguous rows of D, without batch and C");
         if (i + 1 < cases->count && (next->m != t->m || next->k > t->n + t->ldd))
             return trouble("--chain: case %" PRId64 " has rows of %" PRId64 " elements (n + ldd) and m=%" PRId64
                            "; the next wants k=%" PRId64 " and m=%" PRId64,
