@@ -22,7 +22,7 @@ CLI_SOURCES = \
 	cli/selftest.c cli/selftest_system.c cli/selftest_table.c cli/timer.c cli/tune.c cli/tune_fit.c cli/tune_sweep.c
 
 # Test programs that need no GPU: tests/unit/test_<name>.c each.
-UNIT_TESTS = core sched plan cpu quantize api driver cuda memory gemm scale jit jit_nvrtc jit_cache jit_pack compile cli judge
+UNIT_TESTS = core sched groups plan cpu quantize api driver cuda memory gemm scale jit jit_nvrtc jit_cache jit_pack compile cli judge
 
 # The emulated GPU and its tests, one program: build/emu/emu.
 EMU_SOURCES = \

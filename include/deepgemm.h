@@ -114,7 +114,7 @@ typedef enum dg_dtype {
     DG_FLOAT16 = 2,
     DG_BFLOAT16 = 3,
     DG_FLOAT8_E4M3 = 4, /* the "fn" variant: no infinity, 0x7f and 0xff are NaN, largest value 448 */
-    DG_INT32 = 10       /* as a scale: four UE8M0 exponents, the first in the lowest byte */
+    DG_INT32 = 10       /* of layouts; as a scale four UE8M0 exponents, the first in the lowest byte */
 } dg_dtype;
 
 /* Bytes of one element; 0 for DG_DTYPE_NONE and unknown values. */
@@ -189,7 +189,11 @@ typedef struct dg_context dg_context; /* see "Context" below */
 typedef void *dg_stream; /* a CUstream or cudaStream_t; NULL is the default stream of the tensors' device */
 
 typedef enum dg_gemm_kind {
-    DG_GEMM_DENSE = 0 /* one product, or with 3-D tensors one per batch entry */
+    DG_GEMM_DENSE = 0,      /* one product, or with 3-D tensors one per batch entry */
+    DG_GEMM_CONTIGUOUS = 1, /* rows of A in aligned blocks, each times the B that `layout` names; see below */
+    DG_GEMM_PSUM = 2,       /* rows of A in groups, one for each B, whose ends `layout` holds */
+    DG_GEMM_MASKED = 3,     /* a batch, of whose entries `layout` counts the rows that are in use */
+    DG_GEMM_K_GROUPED = 4   /* columns of A and B in groups, whose sizes `layout` holds; a D for each */
 } dg_gemm_kind;
 
 typedef enum dg_gemm_flags {
@@ -197,7 +201,9 @@ typedef enum dg_gemm_flags {
        PDL: weights, loaded long before. With DG_SETTING_PDL several kernels may be under way at once, not only the one
        right before, and the first of B is loaded before they have ended. B quantised two calls before is not constant.
      */
-    DG_GEMM_B_CONSTANT = 1
+    DG_GEMM_B_CONSTANT = 1,
+    /* DG_GEMM_PSUM: the rows of D between a group's end and the next aligned row become zeros. */
+    DG_GEMM_ZERO_PADDING = 2
 } dg_gemm_flags;
 
 /*
@@ -215,14 +221,40 @@ typedef enum dg_gemm_flags {
  *   d    [M,N] or [batch,M,N], BFLOAT16, FLOAT16 or FLOAT32. An FP16 result beyond 65504 becomes an infinity.
  *        Shares no element with a, b, sfa or sfb; no two of its indices share an element.
  *   c    optional: shape and dtype of d, and either d itself (same data, same strides) or disjoint from it.
- *   recipe  the scale granularity {gran_m, gran_n, gran_k}; {0,0,0} means {1,128,128}, the only one so far.
+ *   recipe  the scale granularity {gran_m, gran_n, gran_k}: {1,128,128}, or {1,1,128} where B too has a scale per row
+ *        and group: sfb is then [N, ceil(K/128)], or INT32 [N, ceil(K/512)]. {0,0,0} means {1,128,128}, and {1,1,128}
+ *        with DG_GEMM_K_GROUPED.
  *   workspace  device scratch of at least the bytes that dg_gemm_explain tells (most problems: none), aligned to 256
  *        bytes, and used until the stream has done the call. Its contents need no preparation.
  *   num_sms  upper bound on the SMs to use; 0: the context's DG_SETTING_NUM_SMS.
- *   flags  DG_GEMM_B_CONSTANT, or 0.
+ *   flags  of dg_gemm_flags, or 0.
+ *   layout, alignment, expected_m  of the grouped kinds, below; else zeros.
  *
  * M, N, K and batch may be 0: with M, N or batch 0 nothing is done; with K 0 D becomes C, or zeros. The last group of
  * K and the last blocks of N may be partial. All tensors lie on one device.
+ *
+ * Grouped kinds, for mixtures of experts. `layout` is an INT32 vector of any stride, of which the device alone knows
+ * the values: they may be other ones each time that a captured graph is launched. G is the number of groups. Numbers
+ * that make no sense (said below) never make a call read or write outside its tensors.
+ *
+ *   DG_GEMM_CONTIGUOUS  a [M,K], b [G,N,K], d [M,N], sfa [M,..], sfb [G,..], layout [M]. Rows come in blocks of
+ *        `alignment` (the last may be cut short): the first row's number in layout names the group of the whole block.
+ *        A negative number there, or one of G or more, skips the block, whose rows of D stay untouched. Other rows'
+ *        numbers are not looked at: a row marked -1 in a block that is not skipped is computed like its neighbours.
+ *   DG_GEMM_PSUM  tensors as before, layout [G]: group g's rows begin where the one before it ended, rounded up to a
+ *        multiple of `alignment` (the first: at 0), and end before row layout[g]. Rows between groups and behind the
+ *        last stay untouched, or see DG_GEMM_ZERO_PADDING. An end before the beginning makes an empty group; one
+ *        beyond M counts as M.
+ *   DG_GEMM_MASKED  a [G,M,K], b [G,N,K], d [G,M,N], sfa and sfb likewise, layout [G]: of group g the first layout[g]
+ *        rows are computed (none if negative, M at most), and the others stay untouched.
+ *   DG_GEMM_K_GROUPED  d [G,M,N] (c too), D[g] = C[g] + A_g @ B_g^T, layout [G] the K of each group. a is [M, sum of
+ *        K] and b [N, sum of K], group after group along K; or both are flat vectors, [M * sum of K] and
+ *        [N * sum of K], in which each group is a row-major matrix of its own, [M, K_g] and [N, K_g]. Scales, one per
+ *        row and group of 128, are [M, sum of ceil(K_g/128)] and [N, the same]; FLOAT32. A group with K 0 gives C, or
+ *        zeros. A negative K counts as 0, and what exceeds the sum's or the scales' room is cut off.
+ *
+ *   alignment   rows, 8, 16 or a multiple of 32 up to 256; 0: the context's DG_SETTING_CONTIGUOUS_ALIGNMENT.
+ *   expected_m  a hint: rows of a typical group (PSUM, MASKED); 0: unknown. Changes speed only.
  */
 typedef struct dg_gemm_args {
     size_t size;
@@ -233,12 +265,15 @@ typedef struct dg_gemm_args {
     size_t workspace_bytes;
     int32_t num_sms;
     uint32_t flags; /* of dg_gemm_flags */
+    dg_tensor layout;
+    int32_t alignment;
+    int32_t expected_m;
 } dg_gemm_args;
 
 #define DG_GEMM_ARGS_INIT                                                                                              \
     {                                                                                                                  \
         sizeof(dg_gemm_args), DG_GEMM_DENSE, {0, 0, 0}, DG_TENSOR_NONE, DG_TENSOR_NONE, DG_TENSOR_NONE,                \
-            DG_TENSOR_NONE, DG_TENSOR_NONE, DG_TENSOR_NONE, NULL, 0, 0, 0                                              \
+            DG_TENSOR_NONE, DG_TENSOR_NONE, DG_TENSOR_NONE, NULL, 0, 0, 0, DG_TENSOR_NONE, 0, 0                        \
     }
 
 /*

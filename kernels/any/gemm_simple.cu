@@ -2,10 +2,12 @@
  * gemm_simple - D = C + A @ B^T with scales, on CUDA cores: every layout, every compute capability from 7.5 on. The
  * fallback of the fast kernels, and their judge at full size.
  *
- *   a [batch, m, k], b [batch, n, k] FP8 E4M3; c, d [batch, m, n] of type D_TYPE; any strides
- *   sfa [batch, m, k groups], sfb [batch, n blocks, k groups] FP32, or words of four UE8M0 (SFA_PACKED, SFB_PACKED)
+ *   a [batch, m, k], b [groups, n, k] FP8 E4M3; c, d [batch, m, n] of type D_TYPE; any strides
+ *   sfa [batch, m, k groups], sfb [groups, n blocks (or n: SFB_ROWS), k groups] FP32, or words of four UE8M0
+ *   (SFA_PACKED, SFB_PACKED)
  *
- * A block takes tiles of 64 x 64 of D; a thread computes 4 x 4 of one. K goes by in steps of 32: while a step is
+ * What is multiplied with what, gemm_groups.h tells. A block takes tiles of 64 x 64 of D; a thread computes 4 x 4 of
+ * one. K goes by in steps of 32: while a step is
  * multiplied from shared memory, where it lies as FP32 and K-major columns, the next one's bytes are on their way to
  * registers. Four steps make a group; its sums are then scaled into the accumulators.
  *
@@ -14,7 +16,7 @@
  */
 #include "config.h"
 
-#if !defined(D_TYPE) || !defined(HAS_C) || !defined(SFA_PACKED) || !defined(SFB_PACKED)
+#if !defined(D_TYPE) || !defined(HAS_C) || !defined(SFA_PACKED) || !defined(SFB_PACKED) || !defined(SFB_ROWS)
 #error "config.h is incomplete"
 #endif
 
@@ -33,8 +35,10 @@ struct smem {
     float a[STEP][PITCH], b[STEP][PITCH];
 };
 
+/* A tile: its first row and column in the span, which tells the rest. */
 struct place {
-    int64_t batch, m, n;
+    struct gemm_span span;
+    int64_t m, n;
 };
 
 /* ---- Operands ------------------------------------------------------------------------------------------------ */
@@ -55,6 +59,16 @@ struct operand {
 DEVICE_FN int32_t at_most_tile(int64_t count)
 {
     return (int32_t)(count < TILE ? count : TILE);
+}
+
+/* The part of an operand of `rows` rows that holds the span's K. */
+DEVICE_FN struct strided part_of_k(const struct strided *x, const struct gemm_span *span, int flat, int64_t rows)
+{
+    struct strided part = *x;
+    part.data += (uint64_t)(span->k_begin * (flat ? rows : x->col_stride));
+    if (flat)
+        part.row_stride = span->k;
+    return part;
 }
 
 DEVICE_FN struct operand operand_of(const struct strided *x, int64_t batch, int64_t first_row, int64_t rows)
@@ -130,15 +144,22 @@ DEVICE_FN float load_scale(const struct strided *sf, int packed, int64_t batch, 
 DEVICE_FN void scale_group(const struct gemm_simple_args *args, const struct place *at, int64_t group,
                            float (*partial)[OWN], float (*accumulator)[OWN])
 {
-    const float scale_b = load_scale(&args->sfb, SFB_PACKED, at->batch, at->n / SCALE_GROUP, group);
+    float scale_b[OWN];
+#pragma unroll
+    for (int j = 0; j < OWN; ++j) {
+        const int64_t col = at->n + own_col() + j;
+        scale_b[j] = SFB_ROWS && col >= args->n ? 0.0f
+                                                : load_scale(&args->sfb, SFB_PACKED, at->span.group,
+                                                             SFB_ROWS ? col : at->n / SCALE_GROUP, group);
+    }
 #pragma unroll
     for (int i = 0; i < OWN; ++i) {
         const int64_t row = at->m + own_row() + i;
-        const float scale_a = row < args->m ? load_scale(&args->sfa, SFA_PACKED, at->batch, row, group) : 0.0f;
-        const float scale = scale_a * scale_b;
+        const float scale_a =
+            row < at->span.end ? load_scale(&args->sfa, SFA_PACKED, at->span.batch, row, group) : 0.0f;
 #pragma unroll
         for (int j = 0; j < OWN; ++j) {
-            accumulator[i][j] = multiply_add(scale, partial[i][j], accumulator[i][j]);
+            accumulator[i][j] = multiply_add(scale_a * scale_b[j], partial[i][j], accumulator[i][j]);
             partial[i][j] = 0.0f;
         }
     }
@@ -173,11 +194,11 @@ DEVICE_FN void store_tile(const struct gemm_simple_args *args, const struct plac
 #pragma unroll
     for (int i = 0; i < OWN * OWN; ++i) {
         const int64_t row = at->m + own_row() + i / OWN, col = at->n + own_col() + i % OWN;
-        if (row < args->m && col < args->n) {
-            float value = accumulator[i / OWN][i % OWN];
-            if (HAS_C)
-                value += load_output(&args->c, strided_offset(&args->c, at->batch, row, col));
-            store_output(&args->out, strided_offset(&args->out, at->batch, row, col), value);
+        if (row < at->span.zero_end && col < args->n) {
+            float value = row < at->span.end ? accumulator[i / OWN][i % OWN] : 0.0f;
+            if (HAS_C && row < at->span.end)
+                value += load_output(&args->c, strided_offset(&args->c, at->span.batch, row, col));
+            store_output(&args->out, strided_offset(&args->out, at->span.batch, row, col), value);
         }
     }
 }
@@ -187,20 +208,23 @@ DEVICE_FN void store_tile(const struct gemm_simple_args *args, const struct plac
 DEVICE_FN void compute_tile(const struct gemm_simple_args *args, const struct place *at, struct smem *smem)
 {
     float accumulator[OWN][OWN] = {{0}}, partial[OWN][OWN] = {{0}};
-    struct operand a = operand_of(&args->a, at->batch, at->m, args->m);
-    struct operand b = operand_of(&args->b, at->batch, at->n, args->n);
+    const struct strided a_part = part_of_k(&args->a, &at->span, args->a_flat, args->groups.rows);
+    const struct strided b_part = part_of_k(&args->b, &at->span, args->b_flat, args->n);
+    struct operand a = operand_of(&a_part, at->span.batch, at->m, at->span.end);
+    struct operand b = operand_of(&b_part, at->span.group, at->n, args->n);
+    const int64_t depth = at->span.k;
     uint8_t a_codes[LOADS], b_codes[LOADS];
-    load_step(&a, args->a.col_stride, at_most_tile(args->k), a_codes);
-    load_step(&b, args->b.col_stride, at_most_tile(args->k), b_codes);
-    for (int64_t k = 0; k < args->k; k += STEP) {
+    load_step(&a, a_part.col_stride, at_most_tile(depth), a_codes);
+    load_step(&b, b_part.col_stride, at_most_tile(depth), b_codes);
+    for (int64_t k = 0; k < depth; k += STEP) {
         stage_step(&a, a_codes, smem->a);
         stage_step(&b, b_codes, smem->b);
         block_barrier();
-        load_step(&a, args->a.col_stride, at_most_tile(args->k - k - STEP), a_codes);
-        load_step(&b, args->b.col_stride, at_most_tile(args->k - k - STEP), b_codes);
+        load_step(&a, a_part.col_stride, at_most_tile(depth - k - STEP), a_codes);
+        load_step(&b, b_part.col_stride, at_most_tile(depth - k - STEP), b_codes);
         multiply_step(smem, partial);
-        if ((k + STEP) % SCALE_GROUP == 0 || k + STEP >= args->k)
-            scale_group(args, at, k / SCALE_GROUP, partial, accumulator);
+        if ((k + STEP) % SCALE_GROUP == 0 || k + STEP >= depth)
+            scale_group(args, at, at->span.k_block + k / SCALE_GROUP, partial, accumulator);
         block_barrier();
     }
     store_tile(args, at, accumulator);
@@ -211,12 +235,14 @@ KERNEL_BLOCKS(gemm_simple, THREADS, BLOCKS_PER_SM, struct gemm_simple_args)
     SHARED(struct smem, smem);
     grid_dependency_launch(); /* the next kernel may come: it waits for this one, and this for the one before */
     grid_dependency_wait();
-    const int64_t m_tiles = (args.m + TILE - 1) / TILE, n_tiles = (args.n + TILE - 1) / TILE;
-    for (int64_t tile = block_index(); tile < args.batch * m_tiles * n_tiles; tile += grid_size()) {
+    const int64_t n_tiles = (args.n + TILE - 1) / TILE;
+    struct gemm_cursor cursor = gemm_cursor_begin(&args.groups);
+    for (int64_t tile = block_index(); gemm_cursor_seek(&args.groups, &cursor, tile, TILE, n_tiles);
+         tile += grid_size()) {
         struct place at;
-        at.batch = tile / (m_tiles * n_tiles);
-        at.m = tile / n_tiles % m_tiles * TILE;
-        at.n = tile % n_tiles * TILE;
+        at.span = cursor.span;
+        at.m = cursor.span.row + (tile - cursor.before) / n_tiles * TILE;
+        at.n = (tile - cursor.before) % n_tiles * TILE;
         compute_tile(&args, &at, &smem);
     }
 }

@@ -9,7 +9,7 @@ static _Atomic uint64_t next_epoch = 1;
 
 /* ---- Settings ------------------------------------------------------------------------------------------------ */
 
-static bool valid_contiguous_alignment(int64_t v)
+bool contiguous_alignment_valid(int64_t v)
 {
     return v == 8 || v == 16 || (v >= 32 && v <= 256 && v % 32 == 0);
 }
@@ -25,8 +25,8 @@ static const struct setting_rule rules[SETTING_COUNT] = {
     [DG_SETTING_NUM_SMS] = {"DG_SETTING_NUM_SMS", 0, 0, INT32_MAX, NULL, "0 (all) or a number of SMs"},
     [DG_SETTING_PDL] = {"DG_SETTING_PDL", 0, 0, 1, NULL, "0 or 1"},
     [DG_SETTING_TC_UTIL] = {"DG_SETTING_TC_UTIL", 100, 1, 100, NULL, "a percentage from 1 to 100"},
-    [DG_SETTING_CONTIGUOUS_ALIGNMENT] = {"DG_SETTING_CONTIGUOUS_ALIGNMENT", 128, 8, 256, valid_contiguous_alignment,
-                                         "8, 16 or a multiple of 32 up to 256"},
+    [DG_SETTING_CONTIGUOUS_ALIGNMENT] = {"DG_SETTING_CONTIGUOUS_ALIGNMENT", 128, 8, 256, contiguous_alignment_valid,
+                                         CONTIGUOUS_ALIGNMENT_WANTED},
     [DG_SETTING_BATCH_INVARIANT] = {"DG_SETTING_BATCH_INVARIANT", 0, 0, 1, NULL, "0 or 1"},
     [DG_SETTING_COMPILE] = {"DG_SETTING_COMPILE", 1, 0, 1, NULL, "0 or 1"},
 };

@@ -30,6 +30,10 @@ static inline uint64_t context_epoch(dg_context *context)
     return atomic_load_explicit(&context->epoch, memory_order_acquire);
 }
 
+/* Of DG_SETTING_CONTIGUOUS_ALIGNMENT and dg_gemm_args.alignment. */
+bool contiguous_alignment_valid(int64_t alignment);
+#define CONTIGUOUS_ALIGNMENT_WANTED "8, 16 or a multiple of 32 up to 256"
+
 /* SMs that a launch on a device with `device_sms` may use: the call's bound, the context's, its tensor-core share. */
 int32_t context_sms(dg_context *context, int32_t per_call, int32_t device_sms);
 

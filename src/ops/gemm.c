@@ -9,6 +9,17 @@
 #include <stdio.h>
 #include <string.h>
 
+/* ---- Arguments ----------------------------------------------------------------------------------------------- */
+
+/* With what the context says where the caller says nothing. */
+static dg_status import_gemm_args(dg_context *context, const dg_gemm_args *given, dg_gemm_args *args)
+{
+    CHECK(import_args(args, sizeof *args, given, "dg_gemm_args"));
+    if (args->alignment == 0 && (args->kind == DG_GEMM_CONTIGUOUS || args->kind == DG_GEMM_PSUM))
+        args->alignment = (int32_t)context_get(context, DG_SETTING_CONTIGUOUS_ALIGNMENT);
+    return DG_SUCCESS;
+}
+
 /* ---- Choosing ------------------------------------------------------------------------------------------------ */
 
 static dg_status make_plan(dg_context *context, const struct gemm_problem *p, const dg_device_info *device,
@@ -45,6 +56,7 @@ static dg_status check_pointers(const struct cuda_scope *scope, const struct gem
     CHECK(check_pointer(scope, "b", &p->b));
     CHECK(check_pointer(scope, "sfa", &p->sfa));
     CHECK(check_pointer(scope, "sfb", &p->sfb));
+    CHECK(check_pointer(scope, "layout", &p->layout));
     if (p->has_c)
         CHECK(check_pointer(scope, "c", &p->c));
     return check_pointer(scope, "d", &p->d);
@@ -177,7 +189,7 @@ dg_status dg_gemm(dg_context *given, const dg_gemm_args *given_args, dg_stream s
     struct gemm_problem problem;
     operation_begin("dg_gemm");
     CHECK(context_resolve(given, &context));
-    CHECK(import_args(&args, sizeof args, given_args, "dg_gemm_args"));
+    CHECK(import_gemm_args(context, given_args, &args));
     uint64_t epoch = context_epoch(context);
     struct gemm_call *call = args.d.device >= 0 ? gemm_memo_call(epoch, &args) : NULL;
     if (call)
@@ -193,12 +205,17 @@ dg_status dg_gemm(dg_context *given, const dg_gemm_args *given_args, dg_stream s
 static dg_status explain_scales(const struct gemm_problem *p, const dg_gemm_args *args, dg_explanation *out)
 {
     /* dg_scale_layout's batch 0 is a matrix; here it is an empty batch. */
-    const bool batched = args->d.ndim == 3;
+    const bool batched = args->sfa.ndim == 3;
     const int64_t batch = batched && p->batch == 0 ? 1 : batched ? p->batch : 0;
-    CHECK(scale_layout(p->m, p->k, 1, SCALE_GROUP, args->sfa.dtype, batch, &out->sfa_layout, NULL));
-    CHECK(scale_layout(p->n, p->k, SCALE_GROUP, SCALE_GROUP, args->sfb.dtype, batch, &out->sfb_layout, NULL));
+    const int64_t k = p->groups.kind == GEMM_KIND_K_GROUPED ? p->groups.k_blocks * SCALE_GROUP : p->k;
+    CHECK(scale_layout(p->m, k, 1, SCALE_GROUP, args->sfa.dtype, batch, &out->sfa_layout, NULL));
+    const int64_t groups = args->sfb.ndim == 3 ? max_i64(1, p->groups.groups) : 0;
+    const int32_t gran_n = p->sfb_rows ? 1 : SCALE_GROUP;
+    CHECK(scale_layout(p->n, k, gran_n, SCALE_GROUP, args->sfb.dtype, groups, &out->sfb_layout, NULL));
     if (batched)
-        out->sfa_layout.shape[0] = out->sfb_layout.shape[0] = p->batch;
+        out->sfa_layout.shape[0] = p->batch;
+    if (args->sfb.ndim == 3)
+        out->sfb_layout.shape[0] = p->groups.groups;
     return DG_SUCCESS;
 }
 
@@ -230,7 +247,7 @@ dg_status dg_gemm_explain(dg_context *given, const dg_gemm_args *given_args, con
     struct gemm_plan plan;
     operation_begin("dg_gemm_explain");
     CHECK(context_resolve(given, &context));
-    CHECK(import_args(&args, sizeof args, given_args, "dg_gemm_args"));
+    CHECK(import_gemm_args(context, given_args, &args));
     if (explanation == NULL)
         return fail(DG_ERROR_INVALID_ARGUMENT, "explanation is NULL; wanted where to store it");
     CHECK(gemm_problem_make(&args, NULL_DATA_ACCEPTED, &problem));
@@ -258,7 +275,7 @@ static dg_status would_accept(dg_context *given, const dg_gemm_args *given_args)
     dg_explanation unused = {.size = sizeof unused};
     struct gemm_plan plan;
     CHECK(context_resolve(given, &context));
-    CHECK(import_args(&args, sizeof args, given_args, "dg_gemm_args"));
+    CHECK(import_gemm_args(context, given_args, &args));
     CHECK(gemm_problem_make(&args, NULL_DATA_ACCEPTED, &problem));
     if (gemm_problem_empty(&problem))
         return DG_SUCCESS;

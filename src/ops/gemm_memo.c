@@ -92,8 +92,11 @@ static int64_t *add_matrix(int64_t *word, const struct matrix *m)
 
 struct gemm_key gemm_key_of(uint64_t epoch, const struct gemm_problem *p, int32_t num_sms)
 {
-    struct gemm_key key = {{(int64_t)epoch, p->device, num_sms, p->has_c, p->batch, p->m, p->n, p->k, p->a_row_stride}};
-    int64_t *word = key.words + 9;
+    const struct gemm_groups *g = &p->groups;
+    const int64_t flags = p->has_c | p->sfb_rows << 1 | p->a_flat << 2 | p->b_flat << 3 | g->zero_padding << 4;
+    struct gemm_key key = {{(int64_t)epoch, p->device, num_sms, flags, p->batch, p->m, p->n, p->k, p->a_row_stride,
+                            g->kind, g->groups, g->k_blocks, g->alignment, p->expected_m}};
+    int64_t *word = key.words + 14;
     word = add_matrix(word, &p->a);
     word = add_matrix(word, &p->b);
     word = add_matrix(word, &p->sfa);

@@ -19,7 +19,7 @@ struct gemm_call {
 };
 
 /* A problem without its pointers, but with their alignment. */
-enum { GEMM_KEY_WORDS = 40 };
+enum { GEMM_KEY_WORDS = 44 };
 struct gemm_key {
     int64_t words[GEMM_KEY_WORDS];
 };

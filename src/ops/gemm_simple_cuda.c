@@ -20,7 +20,9 @@ static struct text refusal(const struct gemm_problem *p, const struct gemm_terms
 
 static void plan(const struct gemm_problem *p, const struct gemm_terms *terms, struct gemm_plan *out)
 {
-    int64_t tiles = ceil_div(p->m, TILE) * ceil_div(p->n, TILE) * p->batch; /* the kernel loops over the rest */
+    const int64_t rows = p->groups.kind == GEMM_KIND_DENSE ? p->m : TILE; /* a grouped kind's are not known here */
+    const int64_t tiles = ceil_div(rows, TILE) * ceil_div(p->n, TILE) * p->groups.spans;
+    /* The kernel loops over what is left. */
     out->grid = (uint32_t)min_i64(tiles, (int64_t)terms->num_sms * BLOCKS_PER_SM);
     out->threads = THREADS;
     out->cluster = 1;
@@ -30,8 +32,8 @@ static void spec(const struct gemm_problem *p, const struct gemm_plan *plan, str
 {
     (void)plan;
     snprintf(out->config, sizeof out->config,
-             "#define D_TYPE %d\n#define HAS_C %d\n#define SFA_PACKED %d\n#define SFB_PACKED %d\n", (int)p->d.dtype,
-             p->has_c, p->sfa_packed, p->sfb_packed);
+             "#define D_TYPE %d\n#define HAS_C %d\n#define SFA_PACKED %d\n#define SFB_PACKED %d\n#define SFB_ROWS %d\n",
+             (int)p->d.dtype, p->has_c, p->sfa_packed, p->sfb_packed, p->sfb_rows);
     out->request = (struct jit_request){.kernel = gemm_row_gemm_simple.name, .config = out->config};
 }
 
@@ -53,10 +55,10 @@ static dg_status bind(const struct gemm_problem *p, const struct gemm_plan *plan
     if (p->has_c)
         out->c = strided_of(&p->c);
     out->out = strided_of(&p->d);
-    out->batch = p->batch;
-    out->m = p->m;
+    out->groups = p->groups;
     out->n = p->n;
-    out->k = p->k;
+    out->a_flat = p->a_flat;
+    out->b_flat = p->b_flat;
     return DG_SUCCESS;
 }
 

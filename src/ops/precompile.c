@@ -53,6 +53,7 @@ struct question {
     struct gemm_terms terms;
 };
 
+/* Of an operand or of d; a layout's only dimension. */
 static int32_t row_dimension(const dg_tensor *tensor)
 {
     return tensor->ndim == 3 ? 1 : 0;
@@ -80,11 +81,14 @@ static dg_status gemm_kernel(const struct question *q, int64_t m, struct kernel_
     struct gemm_problem p;
     struct gemm_plan plan = {0};
     dg_gemm_args args = q->gemm;
-    args.a = with_rows(args.a, m);
+    /* A flat operand has all groups' K in each of its rows. */
+    const int64_t rows = args.d.shape[row_dimension(&args.d)], k = rows > 0 ? args.a.shape[0] / rows : 0;
+    args.a = with_rows(args.a, args.a.ndim == 1 ? m * k : m);
     args.sfa = with_rows(args.sfa, m);
     args.d = with_rows(args.d, m);
     if (args.c.dtype != DG_DTYPE_NONE)
         args.c = with_rows(args.c, m);
+    args.layout = args.kind == DG_GEMM_CONTIGUOUS ? with_rows(args.layout, m) : without_data(args.layout);
     args.b = without_data(args.b);
     args.sfb = without_data(args.sfb);
     CHECK(gemm_problem_make(&args, NULL_DATA_ACCEPTED, &p));

@@ -57,6 +57,10 @@ struct text gemm_1d2d_refusal(const struct gemm_problem *p, const dg_device_info
     if (device->arch != 90)
         snprintf(out.s, sizeof out.s, "needs compute capability 9.0; the device has %d.%d", (int)device->arch / 10,
                  (int)device->arch % 10);
+    else if (p->groups.kind != GEMM_KIND_DENSE)
+        snprintf(out.s, sizeof out.s, "it is for dense products");
+    else if (p->sfb_rows)
+        snprintf(out.s, sizeof out.s, "B has a scale for each row");
     else if (p->k == 0)
         snprintf(out.s, sizeof out.s, "K is 0");
     else if (!contiguous_columns(&p->d) || (p->has_c && !contiguous_columns(&p->c)))

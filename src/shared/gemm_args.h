@@ -3,6 +3,7 @@
 #define SHARED_GEMM_ARGS_H
 
 #include "shared/base.h"
+#include "shared/gemm_groups.h"
 #include "shared/gemm_sched.h"
 
 /* kernels/sm90/fp8_gemm_1d2d.cu. Strides count elements (scales: 4-byte words). */
@@ -36,7 +37,9 @@ struct gemm_skinny_args {
 /* kernels/any/gemm_simple.cu: every layout there is. */
 struct gemm_simple_args {
     struct strided a, b, sfa, sfb, c, out;
-    int64_t batch, m, n, k;
+    struct gemm_groups groups;
+    int64_t n;
+    int32_t a_flat, b_flat; /* K groups, each a row-major matrix of its own */
 };
 
 #endif

@@ -80,7 +80,7 @@ class Refusals(unittest.TestCase):
             (dict(a=p.a[::-1]), 'stride'),
             (dict(c=np.zeros((64, 128), F32)), 'c is float32 but d is bfloat16'),
             (dict(c=np.zeros((63, 128), BF16)), 'c is [63, 128]'),
-            (dict(recipe=(1, 1, 128)), 'recipe is {1, 1, 128}'),
+            (dict(recipe=(1, 1, 64)), 'recipe is {1, 1, 64}'),
             (dict(recipe=(7, 7, 7)), 'recipe is {7, 7, 7}'),
             (dict(recipe=(1 << 40, 7, 7)), 'recipe is {2147483647, 7, 7}'),
             (dict(recipe=(1 << 70, 7, -(1 << 70))), 'recipe is {2147483647, 7, 2147483647}'),
@@ -91,7 +91,7 @@ class Refusals(unittest.TestCase):
             (dict(recipe_b=(128, 128)), 'recipe_a and recipe_b'),
             (dict(recipe_a=(1, 128), recipe_b=(128, 64)), 'recipe_a and recipe_b'),
             (dict(recipe_a=(1, 128), recipe_b=(128, 128), recipe=(1, 1, 128)), 'recipe_a and recipe_b'),
-            (dict(recipe_a=(1, 128), recipe_b=(1, 128)), 'recipe is {1, 1, 128}'),
+            (dict(recipe_a=(1, 64), recipe_b=(1, 64)), 'recipe is {1, 1, 64}'),
             (dict(alpha=2.0), 'alpha is given'),
         ]
         for change, words in calls:
@@ -227,7 +227,7 @@ class Refusals(unittest.TestCase):
             self.assertIs(ask(function), True)
             self.assertIs(ask(function, a, b, d), True)
             self.assertIs(ask(function, a, b, d=d, recipe=(1, 128, 128)), True)
-            self.assertIs(ask(function, a, b, d, recipe=(1, 1, 128)), False)
+            self.assertIs(ask(function, a, b, d, recipe=(1, 1, 64)), False)
             self.assertIn('recipe', deep_gemm.last_error())
             self.assertIs(ask(function, a, b, np.zeros((64, 128))), False)
             self.assertIs(ask(function, a, b, self.p.out(F16)), True)

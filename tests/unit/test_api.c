@@ -146,8 +146,8 @@ TEST(overlaps)
 TEST(other_fields)
 {
     dg_gemm_args args = good_args();
-    args.recipe[0] = 1, args.recipe[1] = 1, args.recipe[2] = 128;
-    expect_refused(&args, "recipe is {1, 1, 128}");
+    args.recipe[0] = 1, args.recipe[1] = 1, args.recipe[2] = 64;
+    expect_refused(&args, "recipe is {1, 1, 64}");
     args = good_args();
     args.kind = (dg_gemm_kind)9;
     expect_refused(&args, "kind is 9");
