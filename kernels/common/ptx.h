@@ -273,6 +273,11 @@ DEVICE_FN void load_cluster_f32x4(const float *p, uint32_t rank, float *x)
                  : "memory");
 }
 
+DEVICE_FN void store_smem_u32(uint32_t *p, uint32_t value)
+{
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(smem_address(p)), "r"(value) : "memory");
+}
+
 DEVICE_FN void store_smem_f32(float *p, float x)
 {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(smem_address(p)), "f"(x) : "memory");

@@ -37,20 +37,22 @@
  */
 #include "config.h"
 
-#if !defined(BLOCK_M) || !defined(BLOCK_N) || !defined(PART_N) || !defined(PARTIALS) || !defined(SPAN) ||              \
-    !defined(WARPGROUPS) || !defined(STAGES) || !defined(CLUSTER_M) || !defined(CLUSTER_N) || !defined(D_TYPE) ||      \
-    !defined(HAS_C) || !defined(SFA_TMA) || !defined(SFA_PACKED) || !defined(SFB_PACKED) || !defined(TMA_STORE) ||     \
-    !defined(STORE_COLS) || !defined(SMEM_BYTES)
+#if !defined(KIND) || !defined(BLOCK_M) || !defined(BLOCK_N) || !defined(PART_N) || !defined(PARTIALS) ||              \
+    !defined(SPAN) || !defined(WARPGROUPS) || !defined(STAGES) || !defined(CLUSTER_M) || !defined(CLUSTER_N) ||        \
+    !defined(D_TYPE) || !defined(HAS_C) || !defined(SFA_TMA) || !defined(SFA_PACKED) || !defined(SFB_PACKED) ||        \
+    !defined(TMA_STORE) || !defined(STORE_COLS) || !defined(SMEM_BYTES)
 #error "config.h is incomplete"
 #endif
 
 #include "common/layout.h"
 #include "common/pipeline.h"
+#include "common/spans.h"
 #include "common/store.h"
 #include "common/tma.h"
 #include "shared/gemm_args.h"
 #include "wgmma.h"
 
+#define GROUPED (KIND != GEMM_KIND_DENSE)
 #define GROUP SCALE_GROUP
 #define CLUSTER (CLUSTER_M * CLUSTER_N)
 #define MATH_THREADS (WARPGROUPS * 128)
@@ -73,6 +75,11 @@
 #define SFA_WORDS (SFA_PACKED ? 1 : SPAN) /* per row and span; a packed word is four groups' */
 #define SFB_WORDS (SFB_PACKED ? 1 : SPAN)
 
+#define TILES 4               /* that the tile warp finds ahead, of a grouped product */
+#define TILE_WORDS 6          /* struct tile */
+#define NO_TILE (-0x40000000) /* a row that ends the list */
+#define UNIT_ROWS (BLOCK_M * CLUSTER_M)
+
 /* N tiles start at multiples of BLOCK_N, so they meet the edges of B's 128-blocks in multiples of SPLIT_STEP columns,
    and not at all if BLOCK_N divides 128. */
 #define SPLIT_STEP (128 % BLOCK_N == 0 || BLOCK_N % 128 == 0 ? 128 : BLOCK_N & -BLOCK_N)
@@ -86,6 +93,10 @@ struct smem {
     uint32_t sfa[SPANS][SFA_WORDS][BLOCK_M]; /* as they came: the bits of a float, or a word of four UE8M0 */
     uint32_t sfb[SPANS][SFB_WORDS][2];       /* of the one or two 128-blocks of N that the tile touches */
     uint64_t full[STAGES], empty[STAGES], scales_full[SPANS], scales_empty[SPANS];
+#if GROUPED
+    uint64_t tiles_full[TILES], tiles_empty[TILES];
+    uint32_t tiles[TILES][TILE_WORDS];
+#endif
 };
 STATIC_CHECK(PARTIALS == 1 || SPAN * PRODUCTS % 2 == 0, "a round must end with the second partial sum");
 STATIC_CHECK(4 % SPAN == 0, "a packed word's four groups must be whole spans");
@@ -93,11 +104,13 @@ STATIC_CHECK((sizeof(struct smem) + 127) / 128 * 128 == SMEM_BYTES, "the plan an
 
 /* ---- Tiles --------------------------------------------------------------------------------------------------- */
 
-/* First row and column of this block's share of cluster tile `index`, and its batch entry. */
 struct tile {
-    int32_t row, col, batch;
+    int32_t row, col;      /* the first */
+    int32_t batch, group;  /* entry of A and D; of B */
+    int32_t end, zero_end; /* rows to store end here, and those that become zeros here */
 };
 
+/* This block's share of cluster tile `index` of a dense product. */
 DEVICE_FN struct tile tile_at(const struct gemm_1d2d_args *args, int32_t index)
 {
     const struct gemm_tile t = gemm_sched_tile(&args->sched, index);
@@ -105,13 +118,110 @@ DEVICE_FN struct tile tile_at(const struct gemm_1d2d_args *args, int32_t index)
     struct tile tile;
     tile.row = (t.m * CLUSTER_M + (CLUSTER_M > 1 ? rank : 0)) * BLOCK_M;
     tile.col = (t.n * CLUSTER_N + (CLUSTER_N > 1 ? rank : 0)) * BLOCK_N;
-    tile.batch = t.batch;
+    tile.batch = tile.group = t.batch;
+    tile.end = tile.zero_end = args->m;
     return tile;
 }
 
-#define FOR_EACH_TILE(args, index)                                                                                     \
-    for (int32_t index = (int32_t)(block_index() / CLUSTER); index < (args)->sched.tiles;                              \
-         index += (int32_t)(grid_size() / CLUSTER))
+/* Where a thread is in its block's tiles: of a dense product it knows them, of a grouped one it is told. */
+struct tile_walk {
+    int32_t index;
+    struct ring ring;
+};
+
+DEVICE_FN struct tile_walk tile_walk_begin(void)
+{
+    struct tile_walk walk;
+    walk.index = (int32_t)(block_index() / CLUSTER);
+    walk.ring = ring_begin();
+    return walk;
+}
+
+/* The tile in hand, if there is one. A grouped product's stays in shared memory until tile_done: so what is not needed
+   in the main loop may be looked up again behind it, and takes no registers there. */
+DEVICE_FN int tile_in_hand(const struct smem *s, const struct gemm_1d2d_args *args, const struct tile_walk *walk,
+                           struct tile *tile)
+{
+#if GROUPED
+    const uint32_t *words = s->tiles[walk->ring.stage];
+    (void)args;
+    tile->row = (int32_t)load_smem_u32(words);
+    tile->col = (int32_t)load_smem_u32(words + 1);
+    tile->batch = (int32_t)load_smem_u32(words + 2);
+    tile->group = (int32_t)load_smem_u32(words + 3);
+    tile->end = (int32_t)load_smem_u32(words + 4);
+    tile->zero_end = (int32_t)load_smem_u32(words + 5);
+    return tile->row >= 0;
+#else
+    (void)s;
+    if (walk->index >= args->sched.tiles)
+        return 0;
+    *tile = tile_at(args, walk->index);
+    return 1;
+#endif
+}
+
+DEVICE_FN int await_tile(struct smem *s, const struct gemm_1d2d_args *args, const struct tile_walk *walk,
+                         struct tile *tile)
+{
+#if GROUPED
+    mbarrier_wait(&s->tiles_full[walk->ring.stage], walk->ring.phase);
+#endif
+    return tile_in_hand(s, args, walk, tile);
+}
+
+DEVICE_FN void tile_done(struct smem *s, struct tile_walk *walk)
+{
+#if GROUPED
+    mbarrier_arrive(&s->tiles_empty[walk->ring.stage]);
+    ring_advance(&walk->ring, TILES);
+#else
+    (void)s;
+    walk->index += (int32_t)(grid_size() / CLUSTER);
+#endif
+}
+
+#if GROUPED
+/* ---- The tile warp ------------------------------------------------------------------------------------------- */
+
+/* One lane tells: this block's share of a cluster tile, whose first unit of rows begins at `row`; a negative `row` is
+   the end. */
+DEVICE_FN void tell_tile(struct smem *s, uint32_t slot, const struct gemm_span *span, int32_t row, int32_t n_tile)
+{
+    const int32_t rank = CLUSTER > 1 ? (int32_t)cluster_rank() : 0;
+    uint32_t *words = s->tiles[slot];
+    store_smem_u32(words, (uint32_t)(row + (CLUSTER_M > 1 ? rank * BLOCK_M : 0)));
+    store_smem_u32(words + 1, (uint32_t)((n_tile * CLUSTER_N + (CLUSTER_N > 1 ? rank : 0)) * BLOCK_N));
+    store_smem_u32(words + 2, (uint32_t)span->batch);
+    store_smem_u32(words + 3, (uint32_t)span->group);
+    store_smem_u32(words + 4, (uint32_t)span->end);
+    store_smem_u32(words + 5, (uint32_t)span->zero_end);
+    mbarrier_arrive(&s->tiles_full[slot]);
+}
+
+DEVICE_FN void find_tiles(struct smem *s, const struct gemm_1d2d_args *args)
+{
+    struct gemm_groups groups = args->groups;
+    struct gemm_sched sched = args->sched;
+    groups.kind = KIND; /* known to the compiler */
+    struct span_window window = span_window_begin(&groups, UNIT_ROWS, &sched.m_tiles);
+    struct ring ring = ring_begin();
+    sched.tiles = sched.m_tiles * sched.n_tiles;
+#pragma unroll 1
+    for (int32_t index = (int32_t)(block_index() / CLUSTER); index < sched.tiles;
+         index += (int32_t)(grid_size() / CLUSTER)) {
+        const struct gemm_tile t = gemm_sched_tile(&sched, index);
+        const int own = span_window_seek(&window, &groups, UNIT_ROWS, t.m);
+        mbarrier_wait(&s->tiles_empty[ring.stage], ring.phase ^ 1);
+        if (own)
+            tell_tile(s, ring.stage, &window.span, span_window_row(&window, UNIT_ROWS, t.m), t.n);
+        ring_advance(&ring, TILES);
+    }
+    mbarrier_wait(&s->tiles_empty[ring.stage], ring.phase ^ 1);
+    if (lane_index() == 0)
+        tell_tile(s, ring.stage, &window.span, NO_TILE, 0);
+}
+#endif
 
 /* ---- Producer: operands -------------------------------------------------------------------------------------- */
 
@@ -142,7 +252,7 @@ DEVICE_FN void load_a(struct smem *s, const struct gemm_1d2d_args *args, const s
 DEVICE_FN void load_b(struct smem *s, const struct gemm_1d2d_args *args, const struct tile *tile, uint32_t stage,
                       int32_t block)
 {
-    load_operand(&args->b, &s->full[stage], s->b[stage], block * GROUP, tile->col, tile->batch, CLUSTER_M, BLOCK_N,
+    load_operand(&args->b, &s->full[stage], s->b[stage], block * GROUP, tile->col, tile->group, CLUSTER_M, BLOCK_N,
                  args->sched.m_tiles <= 2);
 }
 
@@ -179,10 +289,11 @@ DEVICE_FN int32_t complete_early(struct smem *s, const struct gemm_1d2d_args *ar
 DEVICE_FN struct ring produce_operands(struct smem *s, const struct gemm_1d2d_args *args)
 {
     struct ring ring = ring_begin();
-    int32_t block = args->b_early ? complete_early(s, args, &ring) : 0;
-    FOR_EACH_TILE(args, index)
-    {
-        const struct tile tile = tile_at(args, index);
+    struct tile_walk walk = tile_walk_begin();
+    struct tile tile;
+    int32_t block = !GROUPED && args->b_early ? complete_early(s, args, &ring) : 0;
+    while (await_tile(s, args, &walk, &tile)) {
+        tile_done(s, &walk);
 #pragma unroll 1
         for (; block < args->k_blocks; ++block) {
             mbarrier_wait(&s->empty[ring.stage], ring.phase ^ 1);
@@ -221,9 +332,9 @@ DEVICE_FN struct scale_source scale_source_of(const struct gemm_1d2d_args *args,
     struct scale_source source;
     source.a = (const uint32_t *)args->sfa.data + tile->batch * args->sfa.batch_stride +
                (tile->row + lane) * args->sfa.row_stride;
-    source.b = (const uint32_t *)args->sfb.data + tile->batch * args->sfb.batch_stride +
+    source.b = (const uint32_t *)args->sfb.data + tile->group * args->sfb.batch_stride +
                n_block * args->sfb.row_stride + lane / 2 * args->sfb.col_stride;
-    source.rows_left = args->m - tile->row - lane;
+    source.rows_left = tile->end - tile->row - lane;
     source.b_exists = n_block * GROUP < args->n;
     return source;
 }
@@ -279,9 +390,10 @@ DEVICE_FN void copy_scales(struct smem *s, const struct gemm_1d2d_args *args, co
 DEVICE_FN void produce_scales(struct smem *s, const struct gemm_1d2d_args *args)
 {
     struct ring ring = ring_begin();
-    FOR_EACH_TILE(args, index)
-    {
-        const struct tile tile = tile_at(args, index);
+    struct tile_walk walk = tile_walk_begin();
+    struct tile tile;
+    while (await_tile(s, args, &walk, &tile)) {
+        tile_done(s, &walk);
         struct scale_source source = scale_source_of(args, &tile);
 #pragma unroll 1
         for (int32_t block = 0; block < args->k_blocks; block += SPAN) {
@@ -482,6 +594,29 @@ DEVICE_FN int32_t add_spans(struct smem *s, int32_t k_blocks, uint32_t warpgroup
 }
 #endif
 
+/* First row of a warpgroup's slice of a tile. */
+DEVICE_FN int32_t slice_row(const struct tile *tile, uint32_t warpgroup, int wave)
+{
+    return tile->row + (int32_t)(wave * WARPGROUPS + warpgroup) * 64;
+}
+
+#if GROUPED
+/* Go past a tile of which the warpgroup has no rows, or only such as become zeros. */
+DEVICE_FN void pass_tile(struct smem *s, int32_t k_blocks, struct place *place)
+{
+#pragma unroll 1
+    for (int32_t block = 0; block < k_blocks; ++block) {
+        mbarrier_wait(&s->full[place->stages.stage], place->stages.phase);
+        release_stage(&s->empty[place->stages.stage]);
+        ring_advance(&place->stages, STAGES);
+        if (block % SPAN == 0) {
+            mbarrier_wait(&s->scales_full[place->spans.stage], place->spans.phase);
+            release_scales(s, &place->spans);
+        }
+    }
+}
+#endif
+
 /* All steps of one tile: acc = the sum over k groups. */
 DEVICE_FN void accumulate_tile(struct smem *s, const struct gemm_1d2d_args *args, const struct tile *tile,
                                uint32_t warpgroup, struct place *place, float (*acc)[BLOCK_N / 2],
@@ -492,6 +627,12 @@ DEVICE_FN void accumulate_tile(struct smem *s, const struct gemm_1d2d_args *args
 #pragma unroll
     for (int i = 0; i < WAVES * BLOCK_N / 2; ++i)
         acc[i / (BLOCK_N / 2)][i % (BLOCK_N / 2)] = 0.0f;
+#if GROUPED
+    if (slice_row(tile, warpgroup, 0) >= tile->end) {
+        pass_tile(s, args->k_blocks, place);
+        return;
+    }
+#endif
 #if PARTIALS == 2
     block = add_spans(s, args->k_blocks, warpgroup, split, place, acc, partial);
 #endif
@@ -528,19 +669,45 @@ DEVICE_FN void store_slice(struct smem *s, const struct gemm_1d2d_args *args, co
 }
 #endif
 
-DEVICE_FN void finish_slice(struct smem *s, const struct gemm_1d2d_args *args, float *acc, uint32_t warpgroup,
-                            uint32_t *turn, int32_t row, int32_t col, int32_t batch)
+#if GROUPED
+/* Rows from tile->end on become zeros. */
+DEVICE_FN void clear_rows(const struct tile *tile, int32_t row, float *acc)
 {
-    if (row >= args->m)
+    const int32_t own = row + (int32_t)(thread_index() / 32 % 4 * 16 + lane_index() / 4);
+    if (row + 64 <= tile->end)
+        return;
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; ++i)
+        acc[i] = own + i / 2 % 2 * 8 < tile->end ? acc[i] : 0.0f;
+}
+#endif
+
+/* TMA stores 64 rows; it knows where the matrix ends, but not where a group does. */
+DEVICE_FN int stored_by_tma(const struct gemm_1d2d_args *args, const struct tile *tile, int32_t row)
+{
+    return TMA_STORE && (!GROUPED || row + 64 <= tile->zero_end || tile->zero_end == args->m);
+}
+
+DEVICE_FN void finish_slice(struct smem *s, const struct gemm_1d2d_args *args, const struct tile *tile, float *acc,
+                            uint32_t warpgroup, uint32_t *turn, int32_t row)
+{
+    if (row >= tile->zero_end)
         return; /* the same for the whole warpgroup */
 #if HAS_C
-    const struct fragment_rows c = fragment_rows_of(&args->c, batch, row, col, args->m, args->n);
+    const struct fragment_rows c = fragment_rows_of(&args->c, tile->batch, row, tile->col, tile->end, args->n);
     add_fragment(&c, acc, BLOCK_N);
 #endif
+#if GROUPED
+    clear_rows(tile, row, acc);
+#endif
 #if TMA_STORE
-    store_slice(s, args, acc, warpgroup, turn, row, col, batch);
-#else
-    const struct fragment_rows d = fragment_rows_of(&args->out, batch, row, col, args->m, args->n);
+    if (stored_by_tma(args, tile, row)) {
+        store_slice(s, args, acc, warpgroup, turn, row, tile->col, tile->batch);
+        return;
+    }
+#endif
+#if GROUPED || !TMA_STORE
+    const struct fragment_rows d = fragment_rows_of(&args->out, tile->batch, row, tile->col, tile->zero_end, args->n);
     store_fragment(&d, acc, BLOCK_N);
 #endif
 }
@@ -549,18 +716,20 @@ DEVICE_FN void consume(struct smem *s, const struct gemm_1d2d_args *args, uint32
 {
     float acc[WAVES][BLOCK_N / 2], partial[PARTIALS][PART_N / 2];
     struct place place = {ring_begin(), ring_begin()};
+    struct tile_walk walk = tile_walk_begin();
+    struct tile tile;
     uint32_t turn = 0; /* of the staging buffers */
 #pragma unroll
     for (int i = 0; i < PARTIALS * PART_N / 2; ++i)
         partial[i / (PART_N / 2)][i % (PART_N / 2)] = 0.0f;
-    FOR_EACH_TILE(args, index)
-    {
-        const struct tile tile = tile_at(args, index);
+    while (await_tile(s, args, &walk, &tile)) {
         accumulate_tile(s, args, &tile, warpgroup, &place, acc, partial);
+        if (GROUPED)
+            tile_in_hand(s, args, &walk, &tile);
 #pragma unroll
         for (int wave = 0; wave < WAVES; ++wave)
-            finish_slice(s, args, acc[wave], warpgroup, &turn, tile.row + (int32_t)(wave * WARPGROUPS + warpgroup) * 64,
-                         tile.col, tile.batch);
+            finish_slice(s, args, &tile, acc[wave], warpgroup, &turn, slice_row(&tile, warpgroup, wave));
+        tile_done(s, &walk);
     }
 #if TMA_STORE
     TMA_STORE_WAIT_READ(0); /* shared memory must outlive the stores that read it */
@@ -585,6 +754,12 @@ DEVICE_FN void make_barriers(struct smem *s, const struct gemm_1d2d_args *args)
         mbarrier_init(&s->scales_full[i], 32 + SFA_TMA);
         mbarrier_init(&s->scales_empty[i], MATH_THREADS);
     }
+#if GROUPED
+    for (int i = 0; i < TILES; ++i) {
+        mbarrier_init(&s->tiles_full[i], 1);
+        mbarrier_init(&s->tiles_empty[i], 1 + 32 + MATH_THREADS);
+    }
+#endif
     mbarrier_init_fence();
 }
 
@@ -609,7 +784,7 @@ KERNEL(sm90_fp8_gemm_1d2d, THREADS, struct gemm_1d2d_args)
     struct smem *s = (struct smem *)dynamic_smem();
     const uint32_t warp = warp_index(), warpgroup = warp / 4;
     set_up(s, &args, warp);
-    if (args.b_early && warp == WARPGROUPS * 4) {
+    if (!GROUPED && args.b_early && warp == WARPGROUPS * 4) {
         if (lane_index() == 0)
             load_b_early(s, &args);
         warp_barrier(); /* registers are exchanged by whole warps */
@@ -627,6 +802,10 @@ KERNEL(sm90_fp8_gemm_1d2d, THREADS, struct gemm_1d2d_args)
             }
         } else if (warp % 4 == 1) {
             produce_scales(s, &args);
+#if GROUPED
+        } else if (warp % 4 == 2) {
+            find_tiles(s, &args);
+#endif
         }
     } else {
         if (WARPGROUPS > 1)

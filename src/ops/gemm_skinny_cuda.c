@@ -31,7 +31,9 @@ static struct text refusal(const struct gemm_problem *p, const struct gemm_terms
     struct text out = gemm_1d2d_refusal(p, terms->device, terms->batch_invariant); /* it takes what that kernel takes */
     if (out.s[0])
         return out;
-    if (terms->batch_invariant)
+    if (p->groups.kind != GEMM_KIND_DENSE)
+        snprintf(out.s, sizeof out.s, "it is for dense products");
+    else if (terms->batch_invariant)
         snprintf(out.s, sizeof out.s, "how K is split depends on M, which batch_invariant rules out");
     else if (p->m > GEMM_SKINNY_MOST_ROWS)
         snprintf(out.s, sizeof out.s, "M is %lld; it takes %d at most", (long long)p->m, (int)GEMM_SKINNY_MOST_ROWS);

@@ -14,11 +14,56 @@ enum {
     WARPGROUP_ROWS = 64, /* of D: the M of every wgmma */
     MAX_STAGES = 12,     /* more than any latency needs; keeps the barrier array small */
     SCALE_SPANS = 3,     /* as in the kernel */
+    TILES_AHEAD = 4,     /* likewise, of grouped kinds */
     MAX_BLOCK_N = 192,   /* 64 x N sums of a warpgroup and half as many partial ones: 3/4 N registers a thread */
 };
 
 /* Products m * n * k from which the power limit decides how fast the clock runs. */
 static const double LONG_PRODUCTS = 2.3e11;
+
+/* ---- Groups -------------------------------------------------------------------------------------------------- */
+
+static bool grouped(const struct gemm_problem *p)
+{
+    return p->groups.kind != GEMM_KIND_DENSE;
+}
+
+/* Rows of a typical span, as far as they are known: a mask's and an end's are not. */
+static int64_t span_rows(const struct gemm_problem *p)
+{
+    const struct gemm_groups *g = &p->groups;
+    switch (g->kind) {
+    case GEMM_KIND_CONTIGUOUS:
+        return min_i64(g->alignment, p->m);
+    case GEMM_KIND_PSUM:
+        return min_i64(p->expected_m > 0 ? p->expected_m : ceil_div(p->m, g->groups), p->m);
+    case GEMM_KIND_MASKED:
+        return p->expected_m > 0 ? min_i64(p->expected_m, p->m) : p->m;
+    default:
+        return p->m;
+    }
+}
+
+/* Units of rows of tiles that there may be at most. */
+static int64_t most_units(const struct gemm_problem *p, int64_t unit_rows)
+{
+    const struct gemm_groups *g = &p->groups;
+    if (g->kind == GEMM_KIND_PSUM) /* each group begins a unit, and ends somewhere in one */
+        return ceil_div(p->m, unit_rows) + g->groups;
+    return g->spans * ceil_div(g->kind == GEMM_KIND_CONTIGUOUS ? min_i64(g->alignment, p->m) : p->m, unit_rows);
+}
+
+/* Units that are to be expected. Sizes of groups scatter: taken as spread evenly round the typical one, by 30 %. */
+static double expected_units(const struct gemm_problem *p, int64_t unit_rows)
+{
+    const int64_t rows = span_rows(p);
+    double units = 0;
+    if (p->groups.kind == GEMM_KIND_DENSE || p->groups.kind == GEMM_KIND_CONTIGUOUS)
+        return (double)most_units(p, unit_rows);
+    for (int64_t percent = 70; percent <= 130; percent += 10)
+        units += (double)ceil_div(min_i64(max_i64(rows * percent / 100, 1), p->m), unit_rows) / 7;
+    return units * (double)p->groups.spans;
+}
 
 /* ---- What the kernel can take -------------------------------------------------------------------------------- */
 
@@ -42,8 +87,8 @@ static struct text refuse_sizes(const struct gemm_problem *p, const dg_device_in
 {
     struct text out = {""};
     struct gemm_1d2d_plan plan;
-    const int64_t tiles = p->batch * ceil_div(p->m, 64) * ceil_div(p->n, 16);
-    if (p->m > INT32_MAX - 512 || p->n > INT32_MAX - 512 || p->k > INT32_MAX - 512 ||
+    const int64_t tiles = most_units(p, 64) * ceil_div(p->n, 16);
+    if (p->m > INT32_MAX - 512 || p->n > INT32_MAX - 512 || p->k > INT32_MAX - 512 || p->groups.spans > INT32_MAX / 2 ||
         tiles > INT32_MAX / 2) /* the kernel counts on to the tile that a block would have had next */
         snprintf(out.s, sizeof out.s, "M, N or K exceeds 31 bits, or the number of tiles 30");
     else if (!gemm_1d2d_plan_tile(p, device, 1, 64, 32, 1, 1, &plan)) /* the smallest tile */
@@ -57,8 +102,8 @@ struct text gemm_1d2d_refusal(const struct gemm_problem *p, const dg_device_info
     if (device->arch != 90)
         snprintf(out.s, sizeof out.s, "needs compute capability 9.0; the device has %d.%d", (int)device->arch / 10,
                  (int)device->arch % 10);
-    else if (p->groups.kind != GEMM_KIND_DENSE)
-        snprintf(out.s, sizeof out.s, "it is for dense products");
+    else if (p->groups.kind == GEMM_KIND_K_GROUPED)
+        snprintf(out.s, sizeof out.s, "K is grouped");
     else if (p->sfb_rows)
         snprintf(out.s, sizeof out.s, "B has a scale for each row");
     else if (p->k == 0)
@@ -109,8 +154,9 @@ static int32_t smem_bytes(const struct gemm_1d2d_config *c, int32_t element, int
 {
     const int32_t stage = (c->block_m + c->block_n) * SCALE_GROUP + 2 * 8; /* operands, barriers */
     const int32_t span = sfa_words(c) * c->block_m * 4 + (c->sfb_packed ? 1 : c->span) * 2 * 4 + 2 * 8;
+    const int32_t tiles = c->kind == GEMM_KIND_DENSE ? 0 : TILES_AHEAD * (6 * 4 + 2 * 8);
     int32_t staging = c->tma_store ? c->warpgroups * 2 * WARPGROUP_ROWS * c->store_cols * element : 0;
-    return (int32_t)round_up(stages * stage + SCALE_SPANS * span + staging, 128);
+    return (int32_t)round_up(stages * stage + SCALE_SPANS * span + tiles + staging, 128);
 }
 
 /* As many stages as fit; rather narrower stores, whose staging buffers are smaller, than fewer than four stages. */
@@ -172,6 +218,7 @@ static void choose_parts(struct gemm_1d2d_config *c)
 static void fill_config(const struct gemm_problem *p, struct gemm_1d2d_config *c)
 {
     int32_t element = (int32_t)dg_dtype_size(p->d.dtype);
+    c->kind = p->groups.kind;
     c->warpgroups = c->block_m == 192 ? 3 : c->block_m == 64 ? 1 : 2;
     choose_parts(c);
     c->d_type = (int32_t)p->d.dtype;
@@ -186,11 +233,40 @@ static void fill_config(const struct gemm_problem *p, struct gemm_1d2d_config *c
     c->store_cols = c->tma_store ? store_columns(c->block_n, element) : 0;
 }
 
+/* A tile of blocks of rows must not be higher than a block; the lowest there is may. */
+static bool fits_spans(const struct gemm_problem *p, int32_t unit_rows)
+{
+    return p->groups.kind != GEMM_KIND_CONTIGUOUS || unit_rows <= max_i64(WARPGROUP_ROWS, p->groups.alignment);
+}
+
+static void plan_tiles(const struct gemm_problem *p, int32_t num_sms, struct gemm_1d2d_plan *plan)
+{
+    const struct gemm_1d2d_config *c = &plan->config;
+    const int32_t rows = c->block_m * c->cluster_m, cols = c->block_n * c->cluster_n;
+    struct gemm_sched *s = &plan->sched;
+    s->n_tiles = (int32_t)ceil_div(p->n, cols);
+    const int64_t clusters = min_i64(num_sms / plan->cluster, most_units(p, rows) * s->n_tiles);
+    if (grouped(p)) {
+        /* Neighbours in a strip may have the same B: at least a few of them, and several groups do no harm. */
+        s->m_tiles = (int32_t)expected_units(p, rows);
+        choose_strips(s, (int32_t)clusters, rows, cols);
+        s->strip = s->strip_along_n || s->strip < 4 ? 4 : s->strip;
+        s->strip_along_n = 0;
+        s->tiles = s->m_tiles * s->n_tiles;
+        s->m_tiles = (int32_t)max_i64(1, s->m_tiles / p->groups.groups);
+    } else {
+        s->m_tiles = (int32_t)ceil_div(p->m, rows);
+        s->tiles = (int32_t)p->batch * s->m_tiles * s->n_tiles;
+        choose_strips(s, (int32_t)clusters, rows, cols);
+    }
+    plan->grid = (int32_t)clusters * plan->cluster;
+}
+
 bool gemm_1d2d_plan_tile(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms, int32_t block_m,
                          int32_t block_n, int32_t cluster_m, int32_t cluster_n, struct gemm_1d2d_plan *plan)
 {
     int32_t cluster = cluster_m * cluster_n;
-    if (!tile_exists(block_m, block_n) || cluster > num_sms)
+    if (!tile_exists(block_m, block_n) || cluster > num_sms || !fits_spans(p, block_m * cluster_m))
         return false;
     *plan = (struct gemm_1d2d_plan){.cluster = cluster};
     struct gemm_1d2d_config *c = &plan->config;
@@ -202,14 +278,7 @@ bool gemm_1d2d_plan_tile(const struct gemm_problem *p, const dg_device_info *dev
     if (!fit_stages(c, (int32_t)dg_dtype_size(p->d.dtype), device->smem_bytes_per_block))
         return false;
 
-    struct gemm_sched *s = &plan->sched;
-    s->m_tiles = (int32_t)ceil_div(p->m, block_m * cluster_m);
-    s->n_tiles = (int32_t)ceil_div(p->n, block_n * cluster_n);
-    s->tiles = (int32_t)p->batch * s->m_tiles * s->n_tiles;
-    int32_t clusters = (int32_t)min_i64(num_sms / cluster, s->tiles);
-    choose_strips(s, clusters, block_m * cluster_m, block_n * cluster_n);
-
-    plan->grid = clusters * cluster;
+    plan_tiles(p, num_sms, plan);
     plan->threads = (c->warpgroups + 1) * WARPGROUP;
     /* Rows beyond M are not worth loading: their products are never stored. */
     int32_t a_rows = (int32_t)min_i64(block_m, round_up(p->m, 8));
@@ -228,6 +297,13 @@ const struct gemm_1d2d_costs gemm_1d2d_costs = {
 #include "plan/gemm_sm90_costs.def"
 #undef COST
 };
+
+/* Of all groups, or entries of the batch. */
+static double expected_rows(const struct gemm_problem *p)
+{
+    const int64_t most = p->groups.kind == GEMM_KIND_CONTIGUOUS || p->groups.kind == GEMM_KIND_PSUM ? p->m : INT64_MAX;
+    return (double)min_i64(p->groups.spans * span_rows(p), most);
+}
 
 /* What promotion, mostly hidden, adds to a step's wgmmas: a fixed part, and one for each column. */
 static double promotion_cycles(const struct gemm_1d2d_costs *cost, const struct gemm_1d2d_config *c)
@@ -262,7 +338,7 @@ static double group_cycles(const struct gemm_1d2d_costs *cost, const struct gemm
         math += cost->split_column * n;
     if (plan->cluster > 1)
         math += cost->cluster_group;
-    const double length = (double)p->batch * (double)p->m * (double)p->n * (double)p->k / LONG_PRODUCTS;
+    const double length = expected_rows(p) * (double)p->n * (double)p->k / LONG_PRODUCTS;
     return max_f64(math, l2) + (cost->traffic + cost->traffic_long * (length < 1 ? length : 1)) * l2;
 }
 
@@ -275,8 +351,9 @@ double gemm_1d2d_predict(const struct gemm_1d2d_costs *cost, const struct gemm_p
     const double tile = cost->tile + cost->tile_element * c->block_m * c->block_n;
     const double compute = cost->fill + waves * (k_blocks * group_cycles(cost, p, plan) + tile);
 
-    const double element = (double)dg_dtype_size(p->d.dtype), m = (double)p->m, n = (double)p->n;
-    const double bytes = (double)p->batch * ((m + n) * (double)p->k + m * n * element * (p->has_c ? 2 : 1));
+    const double element = (double)dg_dtype_size(p->d.dtype), m = expected_rows(p), n = (double)p->n;
+    const double b_rows = (double)(grouped(p) ? p->groups.groups : p->batch) * n;
+    const double bytes = (m + b_rows) * (double)p->k + m * n * element * (p->has_c ? 2 : 1);
     const double share = plan->grid / 99.0; /* three quarters of the SMs reach full bandwidth */
     const double memory = cost->fill + bytes / cost->hbm_bytes / (share < 1 ? share : 1);
     return compute > memory ? compute + cost->memory_beside * memory : memory + cost->compute_beside * compute;

@@ -20,6 +20,7 @@ extern const struct gemm_1d2d_costs gemm_1d2d_costs;
 
 /* What the kernel is compiled for. Shapes are not in it: one kernel serves all problems of a configuration. */
 #define GEMM_1D2D_CONFIG(X)                                                                                            \
+    X(kind, KIND)             /* dense, contiguous, psum or masked (shared/gemm_groups.h) */                           \
     X(block_m, BLOCK_M)       /* rows of D per block: 64, 128, 192 or 256 */                                           \
     X(block_n, BLOCK_N)       /* columns of D per block: a multiple of 16 */                                           \
     X(part_n, PART_N)         /* columns of one product: all of block_n, or half of them */                            \

@@ -15,9 +15,10 @@ struct gemm_1d2d_args {
     struct strided c, out;    /* col_stride is 1; `out` is D for the direct store */
     struct gemm_sched sched;
     int32_t m, n;
-    int32_t k_blocks;    /* ceil(K / 128) */
-    uint32_t load_bytes; /* what one stage's TMA boxes bring into one block */
-    int32_t b_early;     /* B may be loaded while the kernel before still runs */
+    int32_t k_blocks;          /* ceil(K / 128) */
+    uint32_t load_bytes;       /* what one stage's TMA boxes bring into one block */
+    int32_t b_early;           /* B may be loaded while the kernel before still runs */
+    struct gemm_groups groups; /* of grouped kinds, whose sched.m_tiles is a guess for one group */
 };
 
 /* kernels/sm90/fp8_gemm_skinny.cu. */

@@ -4,7 +4,10 @@
  *   gemm 128x96 m=200 n=300 k=400 [batch=2] [cluster=2x1] [sms=7] [out=bf16|f16|f32] [c=other|d] [sfa=tma] [packed]
  *        [sfb=packed] [store=direct] [pdl] [early] [hopper] [ints] [special]
  *   gemm skinny=16x1x4x1 m=... as above: rows of tokens, step, splits, blocks on an SM
- *   gemm m=... as above, and [arch=80] [a=cols] [b=spread] [sfa=cols] [d=cols] ...: without a tile the library chooses
+ *   gemm [128x96] kind=contiguous|psum|masked rows=100,0,-128,7 n=... [align=128] [m=...] [zeros] as above: rows of
+ * each group, from the top; of contiguous products a negative number makes rows of no group gemm kind=k_grouped
+ * ks=128,0,256 m=... n=... [flat] as above gemm m=... as above, and [arch=80] [a=cols] [b=spread] [sfa=cols] [d=cols]
+ * ...: without a tile the library chooses
  *
  * The operands are random; `ints`: so small that every sum is exact, in any order and on any device; `special`: some
  * codes are NaN, zero, denormal or the largest, some packed scales the least power of two or NaN.
@@ -20,7 +23,7 @@
 
 #include <math.h>
 
-static struct tensor *a, *b, *sfa, *sfb, *c, *d;
+static struct tensor *a, *b, *sfa, *sfb, *c, *d, *layout;
 
 /* ---- Operands ------------------------------------------------------------------------------------------------ */
 
@@ -72,30 +75,123 @@ static void fill_output(struct tensor *t, bool ints)
     tensor_set(t, i, row, col, ints ? (float)(case_below(64) - 32) : 32.0f * case_uniform());
 }
 
-/* As TMA loads them (columns contiguous, 16 bytes aligned), or as they come. */
-static struct tensor *make_scales(const char *name, const char *line, int64_t rows, bool packed, bool tma)
+/* ---- Groups -------------------------------------------------------------------------------------------------- */
+
+enum { MOST_GROUPS = 96 };
+
+static dg_gemm_kind kind_of(const char *line)
 {
-    const int64_t groups = ceil_div(case_number(line, "k", 128), 128);
-    return tensor_make(name, packed ? DG_INT32 : DG_FLOAT32, case_number(line, "batch", 0), rows,
-                       packed ? ceil_div(groups, 4) : groups, tma ? LAYOUT_COLS : case_layout(line, name), tma ? 16 : 4,
-                       0);
+    return case_has(line, "kind=contiguous")  ? DG_GEMM_CONTIGUOUS
+           : case_has(line, "kind=psum")      ? DG_GEMM_PSUM
+           : case_has(line, "kind=masked")    ? DG_GEMM_MASKED
+           : case_has(line, "kind=k_grouped") ? DG_GEMM_K_GROUPED
+                                              : DG_GEMM_DENSE;
+}
+
+static int64_t align_of(const char *line)
+{
+    return case_number(line, "align", 128);
+}
+
+/* The numbers behind "rows=" or "ks="; how many. */
+static int64_t group_sizes(const char *line, int64_t sizes[MOST_GROUPS])
+{
+    const char *word = strstr(line, "rows=") ? strstr(line, "rows=") + 5
+                       : strstr(line, "ks=") ? strstr(line, "ks=") + 3
+                                             : "";
+    int64_t count = 0;
+    for (char *end; count < MOST_GROUPS; word = end + 1) {
+        const int64_t size = strtoll(word, &end, 10);
+        if (end == word)
+            break;
+        sizes[count++] = size;
+        if (*end != ',')
+            break;
+    }
+    return count;
+}
+
+/* Rows of A in contiguous and psum products, where the line does not say. */
+static int64_t rows_of(const char *line)
+{
+    int64_t sizes[MOST_GROUPS], rows = 0;
+    const int64_t count = group_sizes(line, sizes);
+    for (int64_t i = 0; i < count; ++i)
+        rows = round_up(rows, align_of(line)) + llabs(sizes[i]);
+    return case_number(line, "m", rows);
+}
+
+/* What the device reads: -1 behind a group's rows, up to the next block's. */
+static void fill_row_numbers(const char *line)
+{
+    int64_t sizes[MOST_GROUPS], row = 0;
+    const int64_t count = group_sizes(line, sizes), rows = rows_of(line);
+    int32_t *numbers = tensor_at(layout, 0, 0, 0);
+    for (int64_t i = 0; i < rows; ++i)
+        numbers[i] = -1;
+    for (int64_t i = 0; i < count; ++i) {
+        row = round_up(row, align_of(line));
+        for (int64_t j = 0; j < llabs(sizes[i]) && row < rows; ++j, ++row)
+            numbers[row] = sizes[i] < 0 ? -(int32_t)i - 1 : (int32_t)i;
+    }
+}
+
+static void make_layout(const char *line)
+{
+    int64_t sizes[MOST_GROUPS], end = 0;
+    const int64_t count = group_sizes(line, sizes);
+    const dg_gemm_kind kind = kind_of(line);
+    layout = NULL;
+    if (kind == DG_GEMM_DENSE)
+        return;
+    layout =
+        tensor_make("layout", DG_INT32, 0, 1, kind == DG_GEMM_CONTIGUOUS ? rows_of(line) : count, LAYOUT_ROWS, 4, 0);
+    if (kind == DG_GEMM_CONTIGUOUS) {
+        fill_row_numbers(line);
+        return;
+    }
+    for (int64_t i = 0; i < count; ++i) {
+        end = kind == DG_GEMM_PSUM ? round_up(end, align_of(line)) + sizes[i] : sizes[i];
+        *(int32_t *)tensor_at(layout, 0, 0, i) = (int32_t)end;
+    }
+}
+
+/* As TMA loads them (columns contiguous, 16 bytes aligned), or as they come. */
+static struct tensor *make_scales(const char *name, const char *line, int64_t batch, int64_t rows, int64_t groups,
+                                  bool packed, bool tma)
+{
+    return tensor_make(name, packed ? DG_INT32 : DG_FLOAT32, batch, rows, packed ? ceil_div(groups, 4) : groups,
+                       tma ? LAYOUT_COLS : case_layout(line, name), tma ? 16 : 4, 0);
 }
 
 static void make_tensors(const char *line)
 {
-    const int64_t m = case_number(line, "m", 128), n = case_number(line, "n", 128), k = case_number(line, "k", 128);
-    const int64_t batch = case_number(line, "batch", 0);
+    int64_t sizes[MOST_GROUPS], k = case_number(line, "k", 128), groups = ceil_div(k, 128);
+    const dg_gemm_kind kind = kind_of(line);
+    const bool by_rows = kind == DG_GEMM_CONTIGUOUS || kind == DG_GEMM_PSUM, by_k = kind == DG_GEMM_K_GROUPED;
+    const int64_t m = by_rows ? rows_of(line) : case_number(line, "m", 128), n = case_number(line, "n", 128);
+    const int64_t count = group_sizes(line, sizes),
+                  entries = kind == DG_GEMM_DENSE ? case_number(line, "batch", 0) : count;
+    const int64_t a_batch = by_rows || by_k ? 0 : entries, b_batch = by_k ? 0 : entries;
     const dg_dtype out = case_type(line, "out");
-    const bool direct = case_has(line, "store=direct");
-    a = tensor_make("A", DG_FLOAT8_E4M3, batch, m, k, case_layout(line, "a"), 16, 0);
-    b = tensor_make("B", DG_FLOAT8_E4M3, batch, n, k, case_layout(line, "b"), 16, 0);
-    sfa = make_scales("sfa", line, m, case_has(line, "packed"), case_has(line, "sfa=tma"));
-    sfb = make_scales("sfb", line, ceil_div(n, 128), case_has(line, "sfb=packed"), false);
-    d = tensor_make("D", out, batch, m, n, case_layout(line, "d"), direct ? 4 : 16, direct);
-    c = case_has(line, "c=other") ? tensor_make("C", out, batch, m, n, LAYOUT_ROWS, 4, 1)
+    const bool direct = case_has(line, "store=direct"), sfb_rows = by_k || case_has(line, "recipe=rows");
+    if (by_k)
+        k = groups = 0;
+    for (int64_t i = 0; by_k && i < count; ++i) {
+        k += sizes[i];
+        groups += ceil_div(sizes[i], 128);
+    }
+    a = tensor_make("A", DG_FLOAT8_E4M3, a_batch, m, k, case_layout(line, "a"), 16, 0);
+    b = tensor_make("B", DG_FLOAT8_E4M3, b_batch, n, k, case_layout(line, "b"), 16, 0);
+    sfa = make_scales("sfa", line, a_batch, m, groups, case_has(line, "packed"), case_has(line, "sfa=tma"));
+    sfb =
+        make_scales("sfb", line, b_batch, sfb_rows ? n : ceil_div(n, 128), groups, case_has(line, "sfb=packed"), false);
+    d = tensor_make("D", out, by_rows ? 0 : entries, m, n, case_layout(line, "d"), direct ? 4 : 16, direct);
+    c = case_has(line, "c=other") ? tensor_make("C", out, by_rows ? 0 : entries, m, n, LAYOUT_ROWS, 4, 1)
         : case_has(line, "c=d")   ? d
                                   : NULL;
     d->output = true;
+    make_layout(line);
 }
 
 /* K is split, and the shares are summed at the end: other bits than the reference's, which sums in the order of k. */
@@ -127,7 +223,17 @@ static void prepare(const char *line)
         d->within = 5e-6; /* deepgemm.h */
 }
 
-static dg_gemm_args args_of(bool on_device)
+/* All elements of a row-major matrix in a row. */
+static dg_tensor vector_of(const dg_tensor *matrix)
+{
+    dg_tensor vector = *matrix;
+    vector.ndim = 1;
+    vector.shape[0] = matrix->shape[0] * matrix->shape[1];
+    vector.stride[0] = 1;
+    return vector;
+}
+
+static dg_gemm_args args_of(const char *line, bool on_device)
 {
     dg_gemm_args args = DG_GEMM_ARGS_INIT;
     args.a = on_device ? a->device : a->host;
@@ -137,6 +243,19 @@ static dg_gemm_args args_of(bool on_device)
     args.d = on_device ? d->device : d->host;
     if (c)
         args.c = on_device ? c->device : c->host;
+    args.kind = kind_of(line);
+    if (layout)
+        args.layout = vector_of(on_device ? &layout->device : &layout->host);
+    if (args.kind == DG_GEMM_CONTIGUOUS || args.kind == DG_GEMM_PSUM)
+        args.alignment = (int32_t)align_of(line);
+    if (case_has(line, "zeros"))
+        args.flags |= DG_GEMM_ZERO_PADDING;
+    if (case_has(line, "recipe=rows"))
+        args.recipe[0] = args.recipe[1] = 1, args.recipe[2] = 128;
+    if (case_has(line, "flat")) {
+        args.a = vector_of(&args.a);
+        args.b = vector_of(&args.b);
+    }
     return args;
 }
 
@@ -214,7 +333,7 @@ static dg_status launch_tile(const struct cuda_scope *scope, const dg_gemm_args 
 
 static dg_status run(const char *line, bool on_device)
 {
-    const dg_gemm_args args = args_of(on_device);
+    const dg_gemm_args args = args_of(line, on_device);
     struct cuda_scope scope;
     int32_t tile[4];
     if (!on_device || (!wanted_tile(line, tile) && strstr(line, "skinny=") == NULL))
@@ -245,6 +364,16 @@ static const char *const words[] = {"[0-9]*x[0-9]*",
                                     "store=direct",
                                     "pdl",
                                     "early",
+                                    "kind=contiguous",
+                                    "kind=psum",
+                                    "kind=masked",
+                                    "kind=k_grouped",
+                                    "rows=[-0-9,]*",
+                                    "ks=[-0-9,]*",
+                                    "align=[0-9]*",
+                                    "zeros",
+                                    "flat",
+                                    "recipe=rows",
                                     "hopper",
                                     "ints",
                                     "special",

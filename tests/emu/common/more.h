@@ -16,8 +16,7 @@ EMU uint32_t vote_ballot(int predicate);
 /* "mbarrier.inval": the barrier's memory may be used for something else. */
 EMU void mbarrier_inval(uint64_t *bar);
 
-/* "st.shared"; "ld.shared::cluster", "st.shared::cluster": a word of block `rank`, where p is in one's own. */
-EMU void store_smem_u32(uint32_t *p, uint32_t value);
+/* "ld.shared::cluster", "st.shared::cluster": a word of block `rank`, where p is in one's own. */
 EMU uint32_t load_cluster_u32(const uint32_t *p, uint32_t rank);
 EMU void store_cluster_u32(uint32_t *p, uint32_t rank, uint32_t value);
 

@@ -113,6 +113,7 @@ EMU uint32_t load_smem_u32(const uint32_t *p);
 EMU void load_smem_u32x2(const uint32_t *p, uint32_t *words);
 EMU void load_smem_f32x4(const float *p, float *x);
 EMU void load_cluster_f32x4(const float *p, uint32_t rank, float *x);
+EMU void store_smem_u32(uint32_t *p, uint32_t value);
 EMU void store_smem_f32(float *p, float x);
 EMU void store_smem_f32x2(void *p, float x, float y);
 EMU void store_smem_matrices(void *row, uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3);

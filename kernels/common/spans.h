@@ -1,0 +1,87 @@
+/*
+ * spans.h - tiles of D where the device alone knows how many rows each group has.
+ *
+ * A warp that looks for tiles keeps a window of 32 spans (shared/gemm_groups.h), one a lane. Rows of tiles are counted
+ * in units of `unit_rows` rows through all spans. As tiles are taken in strips, a window moves on and back by a
+ * step, seldom more.
+ */
+#ifndef COMMON_SPANS_H
+#define COMMON_SPANS_H
+
+#include "common/ptx.h"
+#include "shared/gemm_groups.h"
+
+struct span_window {
+    int32_t first;         /* the number of lane 0's span */
+    int32_t before, units; /* of the spans before the window; in the window */
+    int32_t own, end;      /* this lane's units; the window's up to them */
+    struct gemm_span span; /* this lane's */
+};
+
+/* A lane's span number `index`, if there is one; its units. */
+DEVICE_FN int32_t span_units(const struct gemm_groups *groups, int64_t index, int32_t unit_rows, struct gemm_span *span)
+{
+    *span = gemm_span_begin(groups);
+    if (index >= groups->spans)
+        return 0;
+    gemm_span_read(groups, index, span);
+    return ((int32_t)(span->zero_end - span->row) + unit_rows - 1) / unit_rows;
+}
+
+/* Spans first, first + 1, ...; `before` is the caller's to know. */
+DEVICE_FN void span_window_read(struct span_window *window, const struct gemm_groups *groups, int32_t first,
+                                int32_t unit_rows)
+{
+    const uint32_t lane = lane_index();
+    window->first = first;
+    window->own = window->end = span_units(groups, first + (int32_t)lane, unit_rows, &window->span);
+#pragma unroll
+    for (uint32_t distance = 1; distance < 32; distance *= 2) {
+        const uint32_t other = exchange_from((uint32_t)window->end, lane - distance & 31);
+        window->end += lane >= distance ? (int32_t)other : 0;
+    }
+    window->units = (int32_t)exchange_from((uint32_t)window->end, 31);
+}
+
+/* The first window; *total receives the units of all spans. Loads of several windows are under way at once. */
+DEVICE_FN struct span_window span_window_begin(const struct gemm_groups *groups, int32_t unit_rows, int32_t *total)
+{
+    struct span_window window;
+    int32_t units = 0;
+#pragma unroll 8
+    for (int64_t index = lane_index(); index < groups->spans; index += 32)
+        units += span_units(groups, index, unit_rows, &window.span);
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2)
+        units += (int32_t)exchange_xor((uint32_t)units, mask);
+    *total = units;
+    window.before = 0;
+    span_window_read(&window, groups, 0, unit_rows);
+    return window;
+}
+
+/* Moves the window to where unit `unit` is; true in the lane whose span has it. The unit must exist. */
+DEVICE_FN int span_window_seek(struct span_window *window, const struct gemm_groups *groups, int32_t unit_rows,
+                               int32_t unit)
+{
+#pragma unroll 1
+    while (unit >= window->before + window->units) {
+        window->before += window->units;
+        span_window_read(window, groups, window->first + 32, unit_rows);
+    }
+#pragma unroll 1
+    while (unit < window->before) {
+        span_window_read(window, groups, window->first - 32, unit_rows);
+        window->before -= window->units;
+    }
+    const int32_t within = unit - window->before;
+    return within < window->end && within >= window->end - window->own;
+}
+
+/* The first row of a unit of this lane's span. */
+DEVICE_FN int32_t span_window_row(const struct span_window *window, int32_t unit_rows, int32_t unit)
+{
+    return (int32_t)window->span.row + (unit - window->before - (window->end - window->own)) * unit_rows;
+}
+
+#endif
