@@ -248,7 +248,7 @@ static void plan_tiles(const struct gemm_problem *p, int32_t num_sms, struct gem
     const int64_t clusters = min_i64(num_sms / plan->cluster, most_units(p, rows) * s->n_tiles);
     if (grouped(p)) {
         /* Neighbours in a strip may have the same B: at least a few of them, and several groups do no harm. */
-        s->m_tiles = (int32_t)expected_units(p, rows);
+        s->m_tiles = (int32_t)(expected_units(p, rows) + 0.5);
         choose_strips(s, (int32_t)clusters, rows, cols);
         s->strip = s->strip_along_n || s->strip < 4 ? 4 : s->strip;
         s->strip_along_n = 0;

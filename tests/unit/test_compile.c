@@ -2,9 +2,9 @@
  * Every kernel builds for its architectures with the NVRTC that is found, without a GPU, and the compiler has nothing
  * to object: no spills, no local memory, no wgmma serialised. The kernels of the golden plans build in under a second.
  *
- * The configurations: all tiles with all clusters (of the skinny kernel two numbers of splits), and for three typical
- * tiles all output types, with and without C, packed and FP32 scales both ways of loading them, both stores; of the
- * plain kernels all there are.
+ * The configurations: all tiles of all kinds with all clusters (of the skinny kernel two numbers of splits), and for
+ * three typical tiles all output types, with and without C, packed and FP32 scales both ways of loading them, both
+ * stores; of the plain kernels all there are.
  */
 #include "ops/gemm_row.h"
 #include "ops/scale_kernels.h"
@@ -44,7 +44,36 @@ static struct job *new_job(int32_t arch)
 struct variant {
     dg_dtype out;
     bool c, sfa_packed, sfb_packed, sfa_columns, odd_d;
+    dg_gemm_kind kind; /* DG_GEMM_DENSE, or one with groups of rows: four */
 };
+
+static dg_tensor four_of(dg_tensor t)
+{
+    dg_tensor stack = dg_matrix(t.data, t.dtype, t.device, 1, 1);
+    stack.ndim = 3;
+    stack.shape[0] = 4;
+    stack.stride[0] = t.shape[0] * t.shape[1] * 2; /* rows may have gaps */
+    for (int i = 0; i < 2; ++i) {
+        stack.shape[i + 1] = t.shape[i];
+        stack.stride[i + 1] = t.stride[i];
+    }
+    return stack;
+}
+
+static void make_grouped(dg_gemm_args *args, dg_gemm_kind kind)
+{
+    args->kind = kind;
+    args->layout = (dg_tensor){.dtype = DG_INT32, .ndim = 1, .shape = {4}, .stride = {1}};
+    args->b = four_of(args->b);
+    args->sfb = four_of(args->sfb);
+    if (kind == DG_GEMM_CONTIGUOUS)
+        args->layout.shape[0] = args->a.shape[0];
+    if (kind == DG_GEMM_MASKED) {
+        args->a = four_of(args->a);
+        args->sfa = four_of(args->sfa);
+        args->d = four_of(args->d);
+    }
+}
 
 static struct gemm_problem problem_of(int64_t m, int64_t n, int64_t k, struct variant v)
 {
@@ -61,6 +90,8 @@ static struct gemm_problem problem_of(int64_t m, int64_t n, int64_t k, struct va
         args.sfa.stride[0] = 1;
         args.sfa.stride[1] = ceil_div(m, 4) * 4;
     }
+    if (v.kind != DG_GEMM_DENSE)
+        make_grouped(&args, v.kind);
     if (v.c)
         args.c = args.d;
     operation_begin("dg_test");
@@ -89,9 +120,9 @@ static void add_tile(const struct gemm_problem *p, int32_t block_m, int32_t bloc
     job->max_registers = 65536 / plan.sm90.threads / 8 * 8;
 }
 
-static void add_gemm_tiles(void)
+static void add_gemm_tiles(dg_gemm_kind kind)
 {
-    struct gemm_problem p = problem((struct variant){.out = DG_BFLOAT16});
+    struct gemm_problem p = problem((struct variant){.out = DG_BFLOAT16, .kind = kind, .sfa_columns = kind != 0});
     for (int32_t m = 64; m <= 256; m += 64)
         for (int32_t n = 16; n <= 192; n += 16) {
             add_tile(&p, m, n, 1, 1);
@@ -135,7 +166,7 @@ static const dg_dtype types[] = {DG_BFLOAT16, DG_FLOAT16, DG_FLOAT32};
 
 static struct variant variant_of(int i)
 {
-    struct variant v;
+    struct variant v = {.kind = DG_GEMM_DENSE};
     v.out = types[pick(&i, 3)];
     v.c = pick(&i, 2);
     v.sfa_packed = pick(&i, 2);
@@ -148,10 +179,15 @@ static struct variant variant_of(int i)
 static void add_gemm_variants(void)
 {
     for (int i = 0; i < 3 * 16; ++i) {
-        struct gemm_problem p = problem(variant_of(i));
+        struct variant v = variant_of(i);
+        struct gemm_problem p = problem(v);
         add_tile(&p, 64, 32, 1, 1);
         add_tile(&p, 128, 192, 2, 1);
         add_tile(&p, 256, 128, 1, 2);
+        v.kind = DG_GEMM_CONTIGUOUS + (dg_gemm_kind)(i % 3);
+        p = problem(v);
+        add_tile(&p, 64, 128, 1, 1);
+        add_tile(&p, 128, v.kind == DG_GEMM_CONTIGUOUS ? 128 : 192, 1, 2);
     }
 }
 
@@ -313,7 +349,8 @@ TEST(every_kernel_compiles_cleanly)
 {
     make_room();
     if (!getenv("QUICK"))
-        add_gemm_tiles();
+        for (int kind = DG_GEMM_DENSE; kind <= DG_GEMM_MASKED; ++kind)
+            add_gemm_tiles((dg_gemm_kind)kind);
     add_gemm_variants();
     add_skinny_tiles();
     add_skinny_variants();

@@ -37,6 +37,23 @@ static dg_gemm_args question(int64_t batch, int64_t m, int64_t n, int64_t k, dg_
     return args;
 }
 
+/* m: rows of each group, which B's and D's entries or A's rows are made for. */
+static dg_gemm_args grouped_question(dg_gemm_kind kind, int64_t groups, int64_t m, int64_t n, int64_t k)
+{
+    const bool masked = kind == DG_GEMM_MASKED;
+    dg_gemm_args args = question(groups, m, n, k, DG_BFLOAT16);
+    const dg_gemm_args rows = question(0, groups * m, n, k, DG_BFLOAT16);
+    args.kind = kind;
+    if (!masked) {
+        args.a = rows.a;
+        args.sfa = rows.sfa;
+        args.d = rows.d;
+    }
+    args.layout = (dg_tensor){.dtype = DG_INT32, .device = 0, .ndim = 1, .stride = {1}};
+    args.layout.shape[0] = kind == DG_GEMM_CONTIGUOUS ? groups * m : groups;
+    return args;
+}
+
 /* A's scales MN-major with columns of a multiple of 16 bytes, as TMA loads them. */
 static dg_gemm_args with_aligned_scales(dg_gemm_args args)
 {
@@ -59,24 +76,36 @@ static struct gemm_problem problem_of(const dg_gemm_args *args)
 
 /* ---- Golden -------------------------------------------------------------------------------------------------- */
 
-static void write_golden(FILE *file)
+static void write_plan(FILE *file, dg_gemm_args args)
 {
     dg_device_info device = h200();
+    args = with_aligned_scales(args);
+    struct gemm_problem p = problem_of(&args);
+    const struct gemm_terms terms = {&device, device.num_sms, false};
+    struct gemm_plan plan = {0};
+    char line[512];
+    EXPECT_OK(gemm_select(&p, &terms, &plan.row, NULL, 0));
+    plan.row->plan(&p, &terms, &plan);
+    plan.row->line(&plan, line, sizeof line);
+    char *end = strstr(line, " predicted_us");
+    EXPECT(end != NULL);
+    *end = '\0';
+    fprintf(file, "%s: %s %s\n", gemm_problem_text(&p).s, plan.row->name, line);
+}
+
+static void write_golden(FILE *file)
+{
     for (size_t i = 0; i < sizeof golden_nk / sizeof *golden_nk; ++i)
-        for (size_t j = 0; j < sizeof golden_m / sizeof *golden_m; ++j) {
-            dg_gemm_args args =
-                with_aligned_scales(question(0, golden_m[j], golden_nk[i][0], golden_nk[i][1], DG_BFLOAT16));
-            struct gemm_problem p = problem_of(&args);
-            const struct gemm_terms terms = {&device, device.num_sms, false};
-            struct gemm_plan plan = {0};
-            char line[512];
-            EXPECT_OK(gemm_select(&p, &terms, &plan.row, NULL, 0));
-            plan.row->plan(&p, &terms, &plan);
-            plan.row->line(&plan, line, sizeof line);
-            char *end = strstr(line, " predicted_us");
-            EXPECT(end != NULL);
-            *end = '\0';
-            fprintf(file, "%s: %s %s\n", gemm_problem_text(&p).s, plan.row->name, line);
+        for (size_t j = 0; j < sizeof golden_m / sizeof *golden_m; ++j)
+            write_plan(file, question(0, golden_m[j], golden_nk[i][0], golden_nk[i][1], DG_BFLOAT16));
+    for (size_t i = 0; i < sizeof golden_groups / sizeof *golden_groups; ++i)
+        for (size_t j = 0; j < sizeof golden_group_nk / sizeof *golden_group_nk; ++j) {
+            const struct golden_group *g = &golden_groups[i];
+            const bool masked = g->kind == DG_GEMM_MASKED; /* with room for more rows than are expected */
+            dg_gemm_args args = grouped_question(g->kind, g->groups, masked ? round_up(2 * g->rows, 128) : g->rows,
+                                                 golden_group_nk[j][0], golden_group_nk[j][1]);
+            args.expected_m = masked ? g->rows : 0;
+            write_plan(file, args);
         }
 }
 
@@ -105,7 +134,7 @@ TEST(the_golden_plans_have_not_changed)
         ++count;
     }
     fclose(file);
-    EXPECT_INT(count, 56);
+    EXPECT_INT(count, 92);
     EXPECT(*at == '\0');
     free(text);
 }
@@ -167,6 +196,37 @@ TEST(every_problem_gets_a_valid_plan)
         check_plan(&p, &device, sms, &plan);
         if (i % 2)
             EXPECT_INT(plan.config.sfa_tma, 1);
+    }
+}
+
+TEST(every_grouped_problem_gets_a_valid_plan)
+{
+    static const dg_gemm_kind kinds[] = {DG_GEMM_CONTIGUOUS, DG_GEMM_PSUM, DG_GEMM_MASKED};
+    static const int32_t alignments[] = {0, 8, 16, 32, 64, 96, 128, 256};
+    dg_device_info device = h200();
+    unsigned seed = 5;
+    for (int i = 0; i < 2000; ++i) {
+        const int64_t groups = 1 + rand_r(&seed) % 300, m = 1 + rand_r(&seed) % (i % 3 ? 200 : 3000);
+        const int64_t n = 1 + rand_r(&seed) % 8000, k = 16 * (1 + rand_r(&seed) % 500);
+        const int32_t sms = i % 2 ? 132 : 1 + rand_r(&seed) % 132;
+        dg_gemm_args args = grouped_question(kinds[i % 3], groups, m, n, k);
+        args.expected_m = rand_r(&seed) % 3 ? 0 : rand_r(&seed) % 5000;
+        args.alignment = kinds[i % 3] == DG_GEMM_MASKED ? 0 : alignments[rand_r(&seed) % 8];
+        struct gemm_problem p = problem_of(&args);
+        struct gemm_1d2d_plan plan;
+        EXPECT(gemm_1d2d_refusal(&p, &device, false).s[0] == '\0');
+        gemm_1d2d_choose(&p, &device, sms, &plan);
+        const struct gemm_1d2d_config *c = &plan.config;
+        const struct text what = gemm_problem_text(&p);
+        EXPECT_INT(c->kind, kinds[i % 3]);
+        EXPECT_THAT(plan.grid >= 1 && plan.grid <= sms && plan.grid % plan.cluster == 0, "%s: grid %d", what.s,
+                    plan.grid);
+        EXPECT_THAT(c->smem_bytes <= device.smem_bytes_per_block && c->stages >= 3, "%s: shared memory", what.s);
+        EXPECT_THAT(plan.sched.n_tiles * c->block_n * c->cluster_n >= n, "%s: columns", what.s);
+        EXPECT(plan.sched.strip >= 4 && plan.sched.strip_along_n == 0 && plan.sched.m_tiles >= 1);
+        if (c->kind == GEMM_KIND_CONTIGUOUS && c->block_m > 64)
+            EXPECT_THAT(c->block_m * c->cluster_m <= p.groups.alignment, "%s: %d rows of tiles, blocks of %d", what.s,
+                        c->block_m, (int)p.groups.alignment);
     }
 }
 
