@@ -41,10 +41,12 @@ struct work {
 
 /* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
-static void add_tile(struct tune_sweep *sweep, const struct tune_tile *tile)
+static bool add_tile(struct tune_sweep *sweep, const struct tune_tile *tile)
 {
-    if (sweep->tile_count < TUNE_MAX_TILES)
-        sweep->tiles[sweep->tile_count++] = *tile;
+    if (sweep->tile_count == TUNE_MAX_TILES)
+        return trouble("there are more than %d tiles", TUNE_MAX_TILES);
+    sweep->tiles[sweep->tile_count++] = *tile;
+    return true;
 }
 
 static void add_tiles_1d2d(struct tune_sweep *sweep)
@@ -111,8 +113,7 @@ static bool take_tile(struct work *work, const char *text)
     const bool parsed = *text == 's' ? parse_skinny(text, &t.skinny) : parse_1d2d(text, &t.sm90);
     if (!parsed || !tune_tile_exists(&t))
         return trouble("\"%.40s\" is no tile such as 128x96, 128x96c2x1 or s16x2x4x1", text);
-    add_tile(&work->sweep, &t);
-    return true;
+    return add_tile(&work->sweep, &t);
 }
 
 static bool read_text(const char *path, char **text)
@@ -216,12 +217,6 @@ static bool measure(struct work *work)
     struct tune_sweep *sweep = &work->sweep;
     if (sweep->device == DG_CPU)
         return trouble("configurations are timed on a GPU, and there is none");
-    if (work->kernel_count == 0) {
-        work->kernels[work->kernel_count++] = &gemm_row_sm90_fp8_gemm_1d2d;
-        work->kernels[work->kernel_count++] = &gemm_row_sm90_fp8_gemm_skinny;
-    }
-    if (sweep->tile_count == 0)
-        add_all_tiles(work);
     sweep->csv = work->csv_path ? fopen(work->csv_path, "w") : stdout;
     if (sweep->csv == NULL)
         return trouble("%s cannot be written: %s", work->csv_path, strerror(errno));
@@ -232,16 +227,31 @@ static bool measure(struct work *work)
     return done;
 }
 
-/* Its text replaces that of one kernel, and all tiles must be of that one. */
+/* Without options all tiles of both kernels. */
+static void choose_tiles(struct work *work)
+{
+    if (work->kernel_count == 0) {
+        work->kernels[work->kernel_count++] = &gemm_row_sm90_fp8_gemm_1d2d;
+        work->kernels[work->kernel_count++] = &gemm_row_sm90_fp8_gemm_skinny;
+    }
+    if (work->sweep.tile_count == 0)
+        add_all_tiles(work);
+}
+
+/* A variant's text replaces that of one kernel, and all tiles must be of that one. */
 static bool check_variants(const struct work *work)
 {
     const struct tune_sweep *sweep = &work->sweep;
+    if (sweep->variant_count == 0)
+        return true;
     if (work->kernel_count != 1 || work->kernels[0] == NULL)
         return trouble("--variant wants one --kernel, 1d2d or skinny");
     for (int i = 0; i < sweep->tile_count; ++i)
         if (sweep->tiles[i].row != work->kernels[0])
             return trouble("--variant: a --tile is not one of the --kernel");
-    return true;
+    return sweep->tile_count * sweep->variant_count <= TUNE_MAX_CANDIDATES ||
+           trouble("%d variants of %d tiles are more than %d", sweep->variant_count, sweep->tile_count,
+                   TUNE_MAX_CANDIDATES);
 }
 
 static int work_on(struct work *work)
@@ -251,9 +261,12 @@ static int work_on(struct work *work)
         return fail_usage("cases are measured and --from is fitted: one after the other");
     if (!fits && work->sweep.cases.count == 0)
         return fail_usage("nothing to tune: give a case or --shapes to measure, or --from to fit");
-    if (work->sweep.variant_count > 0 && !check_variants(work))
+    if (fits)
+        return tune_fit(&work->fit) ? EXIT_PASS : fail_check();
+    choose_tiles(work);
+    if (!check_variants(work))
         return fail_usage("%s", trouble_text());
-    return (fits ? tune_fit(&work->fit) : measure(work)) ? EXIT_PASS : fail_check();
+    return measure(work) ? EXIT_PASS : fail_check();
 }
 
 static void release(struct work *work)

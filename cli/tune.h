@@ -33,7 +33,7 @@ struct tune_variant {
     char *text;
 };
 
-enum { TUNE_MAX_TILES = 1024, TUNE_MAX_VARIANTS = 32 };
+enum { TUNE_MAX_TILES = 1024, TUNE_MAX_VARIANTS = 32, TUNE_MAX_CANDIDATES = 4096 };
 
 struct tune_sweep {
     struct case_list cases;
@@ -41,7 +41,7 @@ struct tune_sweep {
     struct tune_tile tiles[TUNE_MAX_TILES];
     int tile_count;
     struct tune_variant variants[TUNE_MAX_VARIANTS]; /* of the tiles' one kernel */
-    int variant_count;                               /* 0: the library's own */
+    int variant_count; /* 0: the library's own; times tiles, TUNE_MAX_CANDIDATES at most */
     int64_t rounds, reps;
     double prune; /* tiles that are predicted to take that many times the least predicted time are left out */
     FILE *csv;
@@ -53,7 +53,10 @@ struct tune_sweep {
  */
 bool tune_sweep(struct tune_sweep *sweep);
 
-/* Reads what sweeps have written (later lines replace earlier ones of the same tile), and fits in so many steps. */
+/*
+ * Reads what sweeps have written of plain cases (later lines replace earlier ones of the same tile), and fits in so
+ * many steps. A plain case is one that m, n and k tell all of: what the cost models are compared by.
+ */
 struct tune_fit {
     const char *paths[16];
     int path_count;

@@ -49,7 +49,7 @@ _Static_assert(sizeof(union costs) == COUNT * sizeof(double), "the constants are
 /* ---- Measurements ------------------------------------------------------------------------------------------------ */
 
 struct shape {
-    int64_t m, n, k;
+    struct test_case test;
     struct gemm_problem problem;
     double weight;
     double best_us[3]; /* of sm90_fp8_gemm_1d2d, of sm90_fp8_gemm_skinny, of both */
@@ -81,27 +81,37 @@ static void *more(void *items, int count, int *space, size_t bytes)
     return grown;
 }
 
-static bool describe(struct shape *shape)
+/* The case that the three numbers tell all of. */
+static bool plain_case(int64_t m, int64_t n, int64_t k, struct test_case *test)
 {
     char line[128];
-    struct test_case test;
+    snprintf(line, sizeof line, "gemm fp8 m=%" PRId64 " n=%" PRId64 " k=%" PRId64, m, n, k);
+    return case_parse(line, test);
+}
+
+static bool is_same_case(const struct test_case *x, const struct test_case *y)
+{
+    return memcmp(x, y, sizeof *x) == 0;
+}
+
+static bool describe(struct shape *shape)
+{
     struct gemm gemm;
-    snprintf(line, sizeof line, "gemm fp8 m=%" PRId64 " n=%" PRId64 " k=%" PRId64, shape->m, shape->n, shape->k);
-    if (!case_parse(line, &test) || !gemm_describe(&gemm, &test, 0))
+    if (!gemm_describe(&gemm, &shape->test, 0))
         return false;
     const dg_gemm_args args = gemm_args(&gemm);
     return ok(gemm_problem_make(&args, NULL_DATA_ACCEPTED, &shape->problem));
 }
 
 /* The number of the shape; -1: trouble. */
-static int shape_of(struct data *data, int64_t m, int64_t n, int64_t k)
+static int shape_of(struct data *data, const struct test_case *test)
 {
     for (int i = data->shape_count; i-- > 0;)
-        if (data->shapes[i].m == m && data->shapes[i].n == n && data->shapes[i].k == k)
+        if (is_same_case(&data->shapes[i].test, test))
             return i;
     data->shapes = more(data->shapes, data->shape_count, &data->shape_space, sizeof *data->shapes);
     struct shape *shape = &data->shapes[data->shape_count];
-    *shape = (struct shape){.m = m, .n = n, .k = k, .weight = 1.0, .best_us = {INFINITY, INFINITY, INFINITY}};
+    *shape = (struct shape){.test = *test, .weight = 1.0, .best_us = {INFINITY, INFINITY, INFINITY}};
     return describe(shape) ? data->shape_count++ : -1;
 }
 
@@ -143,21 +153,27 @@ static void add_row(struct data *data, const struct measured *row)
 
 static bool read_line(struct data *data, const char *line)
 {
-    char kernel[64];
+    char kernel[64], name[CASE_NAME_BYTES];
     long long m, n, k;
     int config = 0;
     struct measured row;
+    struct test_case plain, test;
     memset(&row, 0, sizeof row);
-    if (sscanf(line, "%*[^,],%63[^,],%lld,%lld,%lld,%lf,%*f,%*f,%n", kernel, &m, &n, &k, &row.us, &config) != 5 ||
-        config == 0 || m < 1 || n < 1 || k < 1 || !isfinite(row.us) || row.us <= 0.0)
+    if (sscanf(line, "%*[^,],%63[^,],%lld,%lld,%lld,%lf,%*f,%*f,%n%*[^,],\"%319[^\"]", kernel, &m, &n, &k, &row.us,
+               &config, name) != 6 ||
+        m < 1 || n < 1 || k < 1 || !isfinite(row.us) || row.us <= 0.0)
         return trouble("is no line that a sweep has written");
+    if (!plain_case(m, n, k, &plain) || !case_parse(name, &test))
+        return false;
+    if (!is_same_case(&test, &plain))
+        return trouble("is of a case that has more than m, n and k, which is not fitted: %.200s", name);
     row.kernel = strcmp(kernel, gemm_row_sm90_fp8_gemm_skinny.name) == 0;
     if (!row.kernel && strcmp(kernel, gemm_row_sm90_fp8_gemm_1d2d.name) != 0)
         return true; /* of a kernel that has no model */
     row.tile = tile_of(row.kernel, line + config);
     if (!tune_tile_exists(&row.tile))
         return trouble("has no tile of %s", kernel);
-    row.shape = shape_of(data, m, n, k);
+    row.shape = shape_of(data, &plain);
     if (row.shape < 0)
         return false;
     /* A tile that the problem cannot have by now is no candidate. */
@@ -181,6 +197,8 @@ static bool read_file(struct data *data, const char *path)
         snprintf(why, sizeof why, "%s", trouble_text());
         done = trouble("%s:%d: %s", path, number, why);
     }
+    if (done && ferror(file))
+        done = trouble("%s cannot be read: %s", path, strerror(errno));
     free(line);
     fclose(file);
     return done;
@@ -199,12 +217,9 @@ static void find_best(struct data *data)
 static void favour(struct data *data, const struct case_list *cases)
 {
     for (int i = 0; i < data->shape_count; ++i)
-        for (int64_t j = 0; j < cases->count; ++j) {
-            struct shape *shape = &data->shapes[i];
-            const struct test_case *t = &cases->items[j];
-            if (shape->m == t->m && shape->n == t->n && shape->k == t->k)
-                shape->weight = 3.0;
-        }
+        for (int64_t j = 0; j < cases->count; ++j)
+            if (is_same_case(&data->shapes[i].test, &cases->items[j]))
+                data->shapes[i].weight = 3.0;
 }
 
 static bool read_all(struct data *data, const struct tune_fit *fit)
@@ -256,7 +271,7 @@ static void choose_all(const struct data *data, struct choice *choices)
     }
     for (int i = 0; i < data->shape_count; ++i) {
         struct choice *c = &choices[i];
-        const bool skinny = c->of[1] && (data->shapes[i].m <= GEMM_SKINNY_ALWAYS || c->of[0] == NULL ||
+        const bool skinny = c->of[1] && (data->shapes[i].test.m <= GEMM_SKINNY_ALWAYS || c->of[0] == NULL ||
                                          c->of[1]->cycles <= c->of[0]->cycles);
         c->of[2] = c->of[skinny];
     }
@@ -314,11 +329,12 @@ static struct tile_name tile_text(const struct tune_tile *t)
 
 static void print_bad_choice(const struct data *data, const struct shape *shape, const struct measured *chosen)
 {
+    const struct test_case *t = &shape->test;
     const struct measured *best = chosen;
     for (int i = 0; i < data->row_count; ++i)
         if (&data->shapes[data->rows[i].shape] == shape && data->rows[i].us < best->us)
             best = &data->rows[i];
-    printf("  m=%" PRId64 " n=%" PRId64 " k=%" PRId64 ": %s takes %.2f us, %s %.2f\n", shape->m, shape->n, shape->k,
+    printf("  m=%" PRId64 " n=%" PRId64 " k=%" PRId64 ": %s takes %.2f us, %s %.2f\n", t->m, t->n, t->k,
            tile_text(&chosen->tile).text, chosen->us, tile_text(&best->tile).text, best->us);
 }
 
@@ -378,21 +394,24 @@ static void search(struct data *data, union costs *costs, int64_t steps, struct 
 
 /* ---- Writing ----------------------------------------------------------------------------------------------------- */
 
-static bool write_constants(const char *directory, const char *file, const char *kernel, const struct data *data,
+static bool write_constants(const struct tune_fit *fit, const char *file, const char *kernel, const struct data *data,
                             const struct constant *constants, int count, const double *values)
 {
-    char path[4096], date[32];
+    char path[4096], date[32], from[128] = "what was in use, not fitted anew.";
     const time_t now = time(NULL);
     struct tm local;
-    snprintf(path, sizeof path, "%s/%s", directory, file);
+    snprintf(path, sizeof path, "%s/%s", fit->directory, file);
+    if (fit->steps > 0)
+        snprintf(from, sizeof from, "%d measurements of %d problems, planned for an H200.", data->row_count,
+                 data->shape_count);
     strftime(date, sizeof date, "%Y-%m-%d", localtime_r(&now, &local));
     FILE *out = fopen(path, "w");
     if (out == NULL)
         return trouble("%s cannot be written: %s", path, strerror(errno));
     fprintf(out,
             "/* Cost model of %s. Written by `deepgemm tune` on %s, from\n"
-            "   %d measurements of %d problems, planned for an H200. */\n",
-            kernel, date, data->row_count, data->shape_count);
+            "   %s */\n",
+            kernel, date, from);
     for (int i = 0; i < count; ++i)
         fprintf(out, "COST(%s, %.4g, \"%s\")\n", constants[i].name, values[i], constants[i].what);
     const bool written = !ferror(out);
@@ -403,10 +422,10 @@ static bool write_all(const struct tune_fit *fit, const struct data *data, const
 {
     if (fit->directory == NULL)
         return true;
-    return write_constants(fit->directory, "gemm_sm90_costs.def", gemm_row_sm90_fp8_gemm_1d2d.name, data,
-                           constants_1d2d, COUNT_1D2D, costs->values) &&
-           write_constants(fit->directory, "gemm_skinny_costs.def", gemm_row_sm90_fp8_gemm_skinny.name, data,
-                           constants_skinny, COUNT_SKINNY, costs->values + COUNT_1D2D);
+    return write_constants(fit, "gemm_sm90_costs.def", gemm_row_sm90_fp8_gemm_1d2d.name, data, constants_1d2d,
+                           COUNT_1D2D, costs->values) &&
+           write_constants(fit, "gemm_skinny_costs.def", gemm_row_sm90_fp8_gemm_skinny.name, data, constants_skinny,
+                           COUNT_SKINNY, costs->values + COUNT_1D2D);
 }
 
 bool tune_fit(const struct tune_fit *fit)

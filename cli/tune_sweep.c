@@ -3,6 +3,7 @@
 #include "cublaslt.h"
 #include "problem.h"
 #include "program.h"
+#include "report.h"
 #include "timer.h"
 
 #include "core/hash.h"
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CANDIDATES = 4096, COMPILERS = 16 };
+enum { COMPILERS = 16 };
 
 struct candidate {
     int variant;
@@ -108,7 +109,7 @@ static int32_t order_of(const struct gemm_plan *plan)
 static void add_candidate(struct field *field, const struct candidate *like)
 {
     const int variants = field->sweep->variant_count ? field->sweep->variant_count : 1;
-    for (int v = 0; v < variants && field->count < MAX_CANDIDATES; ++v) {
+    for (int v = 0; v < variants; ++v) {
         struct candidate *c = &field->items[field->count++];
         *c = *like;
         c->variant = v;
@@ -263,7 +264,7 @@ static void shuffle(int *order, int count)
 
 static bool time_all(struct field *field, struct cublaslt_plan *baseline, double *baseline_us)
 {
-    int order[MAX_CANDIDATES] = {0};
+    int order[TUNE_MAX_CANDIDATES] = {0};
     double us;
     const int reps = (int)field->sweep->reps;
     for (int64_t round = 0; round < field->sweep->rounds; ++round) {
@@ -285,13 +286,16 @@ static bool time_all(struct field *field, struct cublaslt_plan *baseline, double
 
 static void write_all(const struct field *field, const struct test_case *test, double baseline_us)
 {
+    char name[CASE_NAME_BYTES];
+    case_print(test, name);
     for (int i = 0; i < field->count; ++i) {
         const struct candidate *c = &field->items[i];
         char line[512];
         c->plan.row->line(&c->plan, line, sizeof line);
-        fprintf(field->sweep->csv, "%s,%s,%" PRId64 ",%" PRId64 ",%" PRId64 ",%.2f,%.2f,%.0f,%s\n",
+        fprintf(field->sweep->csv, "%s,%s,%" PRId64 ",%" PRId64 ",%" PRId64 ",%.2f,%.2f,%.0f,%s,",
                 variant_name(field->sweep, c->variant), c->plan.row->name, test->m, test->n, test->k, c->us,
                 baseline_us, tune_cycles(&c->plan), line);
+        csv_field(field->sweep->csv, name, '\n');
     }
     fflush(field->sweep->csv);
 }
@@ -344,9 +348,9 @@ bool tune_sweep(struct tune_sweep *sweep)
     if (!gpu_begin(sweep->device) || !timer_make(&field.timer, sweep->device, TIMER_BEST))
         return false;
     cublaslt_begin(sweep->device);
-    field.items = aligned_alloc(64, MAX_CANDIDATES * sizeof *field.items);
-    bool done = field.items != NULL || trouble("no memory for %d candidates", MAX_CANDIDATES);
-    fprintf(sweep->csv, "variant,kernel,m,n,k,us,cublas_us,predicted,config\n");
+    field.items = aligned_alloc(64, TUNE_MAX_CANDIDATES * sizeof *field.items);
+    bool done = field.items != NULL || trouble("no memory for %d candidates", TUNE_MAX_CANDIDATES);
+    fprintf(sweep->csv, "variant,kernel,m,n,k,us,cublas_us,predicted,config,case\n");
     for (int64_t i = 0; done && i < sweep->cases.count; ++i) {
         progress("%" PRId64 "/%" PRId64, i + 1, sweep->cases.count);
         done = sweep_case(&field, &sweep->cases.items[i]);

@@ -66,6 +66,11 @@ check 'tune, a variant of another kernel' 2 'not one of the --kernel' \
     tune --kernel 1d2d --tile s16x2x4x1 --variant x=tests/cli/run.sh gemm fp8 m=1 n=128 k=128
 check 'tune, a variant without a kernel' 2 'wants one --kernel' \
     tune --variant x=tests/cli/run.sh gemm fp8 m=1 n=128 k=128
+many=$(for i in 1 2 3 4 5 6 7 8 9 10 11; do echo "--variant $i=tests/cli/run.sh"; done)
+check 'tune, too many configurations' 2 '11 variants of 384 tiles are more than 4096' \
+    tune --device cpu --kernel skinny $many gemm fp8 m=1 n=128 k=128
+many=$(awk 'BEGIN { for (i = 0; i < 1025; ++i) print "--tile 128x96" }')
+check 'tune, too many tiles' 2 'more than 1024 tiles' tune --device cpu $many gemm fp8 m=1 n=128 k=128
 check 'tune without a GPU' 1 'timed on a GPU' tune --device cpu gemm fp8 m=1 n=128 k=128
 check 'tune, both at once' 2 'one after the other' tune --from tests/cli/run.sh gemm fp8 m=1 n=128 k=128
 check 'tune, no measurements' 1 'run.sh:1: is no line' tune --from tests/cli/run.sh
@@ -169,19 +174,30 @@ same 'a closed standard output' "$? $(head -c 7 "$work/closed.csv")" '1 case,m,'
 
 # ---- tune, from measurements ----
 # The tile that is chosen is the slower one, until other constants are found. The third line repeats the second.
-line="built-in,sm90_fp8_gemm_1d2d,4096,4096,7168,%s,166.00,1,block_m=%s block_n=%s cluster_m=1 cluster_n=1\\n"
+plain='"gemm fp8 m=4096 n=4096 k=7168 out=bf16 recipe=1,128,128"'
+line="built-in,sm90_fp8_gemm_1d2d,4096,4096,7168,%s,166.00,1,block_m=%s block_n=%s cluster_m=1 cluster_n=1,$plain\\n"
 printf "$line$line$line" 190.00 128 128 300.00 64 16 180.00 64 16 >"$work/tune.csv"
 check 'tune, the constants in use' 0 'within 5 % of the best for 0 of 1 problems' tune --from "$work/tune.csv" --steps 0
 check 'tune, which was better' 0 '128x128c1x1 takes 190.00 us, 64x16c1x1 180.00' tune --from "$work/tune.csv" --steps 0
-echo 'x,sm90_fp8_gemm_1d2d,8,128,128,9.0,1.0,1,garbage' >"$work/bad.csv"
+small='"gemm fp8 m=8 n=128 k=128 out=bf16 recipe=1,128,128"'
+echo "x,sm90_fp8_gemm_1d2d,8,128,128,9.0,1.0,1,garbage,$small" >"$work/bad.csv"
 check 'tune, no tile' 1 'has no tile of sm90_fp8_gemm_1d2d' tune --from "$work/bad.csv"
-echo 'x,sm90_fp8_gemm_skinny,8,128,128,nan,1.0,1,block_m=8 step=1 splits=1 blocks_per_sm=1' >"$work/bad.csv"
+echo "x,sm90_fp8_gemm_skinny,8,128,128,nan,1.0,1,block_m=8 step=1 splits=1 blocks_per_sm=1,$small" >"$work/bad.csv"
 check 'tune, no time' 1 'is no line that a sweep' tune --from "$work/bad.csv"
-echo 'x,gemm_simple,8,128,128,9.0,1.0,1,block_m=8' >"$work/bad.csv"
+echo "x,gemm_simple,8,128,128,9.0,1.0,1,block_m=8,$small" >"$work/bad.csv"
 check 'tune, a kernel without a model' 1 'no measurement' tune --from "$work/bad.csv"
+sed 's/out=bf16/out=fp32/' "$work/tune.csv" >"$work/bad.csv"
+check 'tune, a case that is not plain' 1 'bad.csv:1: is of a case that has more than m, n and k.*out=fp32' \
+    tune --from "$work/bad.csv"
+sed 's/,"gemm.*//' "$work/tune.csv" >"$work/bad.csv"
+check 'tune, a line without its case' 1 'is no line that a sweep' tune --from "$work/bad.csv"
+check 'tune, a folder' 1 'cannot be read: Is a directory' tune --from "$work"
 check 'tune, a search' 0 'fitted: the choice' tune --from "$work/tune.csv" --steps 50 --out "$work"
 same 'tune --out, as many constants as before' "$(cat "$work"/gemm_*_costs.def | grep -c '^COST')" \
     "$(cat src/plan/gemm_*_costs.def | grep -c '^COST')"
+same 'tune --out, from what' "$(grep -c "2 measurements of 1 problems" "$work"/gemm_sm90_costs.def)" 1
+"$program" tune --from "$work/tune.csv" --steps 0 --out "$work" >/dev/null
+same 'tune --out, nothing fitted' "$(grep -c 'measurements' "$work"/gemm_sm90_costs.def)" 0
 check 'tune --out, no such folder' 1 'cannot be written: No such file' \
     tune --from "$work/tune.csv" --steps 0 --out "$work/none"
 check 'cases by pattern' 0 '^4 passed' bench --device cpu --reps 1 'gemm fp8 m={1|2} n={8|16} k=128'
