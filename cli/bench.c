@@ -44,6 +44,7 @@ struct bench {
     int32_t device;
     int64_t rounds, reps;
     bool baseline, sustained, host, chain;
+    unsigned came; /* options */
     enum timer_kind timer_kind;
     const char *csv_path;
     FILE *csv;
@@ -306,7 +307,7 @@ static bool begin(struct bench *b)
 {
     if (b->device != DG_CPU && !gpu_begin(b->device))
         return false;
-    if (b->sustained && b->timer_kind == TIMER_BEST) /* CUPTI would slow down the launches that must keep ahead */
+    if (b->sustained) /* CUPTI would slow down the launches that must keep ahead */
         b->timer_kind = TIMER_EVENTS;
     if (b->device == DG_CPU || b->sustained)
         b->baseline = false;
@@ -362,6 +363,7 @@ enum { SHAPES = OPTION_LONG, CSV, BASELINE, ROUNDS, REPS, TIMER, SUSTAINED, HOST
 
 static bool take_option(struct bench *b, int option)
 {
+    b->came |= OPTION_BIT(option);
     switch (option) {
     case SHAPES:
         return case_list_file(&b->cases, optarg);
@@ -408,6 +410,18 @@ static const struct option options[] = {HELP_OPTION,
                                         {"device", required_argument, NULL, DEVICE},
                                         {0}};
 
+static bool check_options(const struct bench *b)
+{
+    const unsigned of_rounds = OPTION_BIT(ROUNDS) | OPTION_BIT(REPS), of_gpu = OPTION_BIT(BASELINE) | OPTION_BIT(TIMER);
+    const unsigned of_all = OPTION_BIT(SHAPES) | OPTION_BIT(INVARIANT) | OPTION_BIT(DEVICE);
+    if (b->host)
+        return check_no_effect(options, b->came, ~(of_all | OPTION_BIT(HOST)), "with --host");
+    if (b->chain)
+        return check_no_effect(options, b->came, ~(of_all | OPTION_BIT(CHAIN)), "with --chain");
+    return (!b->sustained || check_no_effect(options, b->came, of_rounds | of_gpu, "with --sustained")) &&
+           (b->device != DG_CPU || check_no_effect(options, b->came, of_gpu, "on the CPU"));
+}
+
 static bool close_csv(struct bench *b)
 {
     errno = 0;
@@ -439,7 +453,7 @@ static int run(int argc, char **argv)
     }
     if (b.device == -2) /* not given */
         parse_device("auto", &b.device);
-    if (!case_list_arguments(&b.cases, argc - optind, argv + optind) ||
+    if (!check_options(&b) || !case_list_arguments(&b.cases, argc - optind, argv + optind) ||
         (b.cases.count == 0 && !default_cases(&b.cases)))
         code = fail_usage("%s", trouble_text());
     else

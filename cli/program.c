@@ -129,6 +129,14 @@ int next_option(int argc, char **argv, const struct option *options, int *leave)
     }
 }
 
+bool check_no_effect(const struct option *options, unsigned came, unsigned idle, const char *when)
+{
+    for (const struct option *o = options; o->name; ++o)
+        if (o->val >= OPTION_LONG && (came & idle & OPTION_BIT(o->val)))
+            return trouble("--%s has no effect %s", o->name, when);
+    return true;
+}
+
 bool parse_number(const char *text, int64_t min, int64_t max, int64_t *value)
 {
     char *end;

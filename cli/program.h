@@ -44,6 +44,11 @@ enum { OPTION_DONE = -2, OPTION_LONG = 1000 };
     }
 int next_option(int argc, char **argv, const struct option *options, int *leave);
 
+/* A set of options, those from OPTION_LONG on: bit 0 is the first. The check is trouble with the name of one that came
+   and has no effect. */
+#define OPTION_BIT(option) (1u << ((option)-OPTION_LONG))
+bool check_no_effect(const struct option *options, unsigned came, unsigned idle, const char *when);
+
 /* A whole number in min..max and nothing after it. */
 bool parse_number(const char *text, int64_t min, int64_t max, int64_t *value);
 /* "4096,7168": exactly `count` numbers in min..max. */

@@ -37,6 +37,7 @@ struct work {
     const struct gemm_row *kernels[3];
     int kernel_count;
     const char *csv_path;
+    unsigned came; /* options */
 };
 
 /* ---- Tiles ------------------------------------------------------------------------------------------------------- */
@@ -162,6 +163,7 @@ enum { SHAPES = OPTION_LONG, CSV, KERNEL, TILE, VARIANT, PRUNE, ROUNDS, REPS, DE
 
 static bool take_option(struct work *work, int option)
 {
+    work->came |= OPTION_BIT(option);
     switch (option) {
     case SHAPES:
         return case_list_file(&work->sweep.cases, optarg);
@@ -209,6 +211,16 @@ static const struct option options[] = {HELP_OPTION,
                                         {"steps", required_argument, NULL, STEPS},
                                         {"out", required_argument, NULL, OUT},
                                         {0}};
+
+static bool check_options(const struct work *work)
+{
+    const unsigned of_fit = OPTION_BIT(FROM) | OPTION_BIT(FAVOUR) | OPTION_BIT(STEPS) | OPTION_BIT(OUT);
+    if (work->fit.path_count > 0)
+        return check_no_effect(options, work->came, ~of_fit, "with --from");
+    return check_no_effect(options, work->came, of_fit, "without --from") &&
+           (work->sweep.variant_count > 0 || work->sweep.tile_count == 0 ||
+            check_no_effect(options, work->came, OPTION_BIT(KERNEL), "on a --tile without --variant"));
+}
 
 /* ---- The command ------------------------------------------------------------------------------------------------- */
 
@@ -261,6 +273,8 @@ static int work_on(struct work *work)
         return fail_usage("cases are measured and --from is fitted: one after the other");
     if (!fits && work->sweep.cases.count == 0)
         return fail_usage("nothing to tune: give a case or --shapes to measure, or --from to fit");
+    if (!check_options(work))
+        return fail_usage("%s", trouble_text());
     if (fits)
         return tune_fit(&work->fit) ? EXIT_PASS : fail_check();
     choose_tiles(work);

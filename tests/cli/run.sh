@@ -57,6 +57,23 @@ check 'bench, bad case' 2 'has no key "q"' bench --device cpu gemm fp8 m=1 n=1 k
 check 'bench, bad baseline' 2 'cublaslt or none' bench --baseline mkl
 check 'bench --chain without a GPU' 1 '--chain measures GPU calls' \
     bench --chain --device cpu gemm fp8 m=1 n=128 k=128 gemm fp8 m=1 n=128 k=128
+check 'bench --host and --chain' 2 '--chain has no effect with --host' bench --host --chain
+check 'bench --host, rounds' 2 '--rounds has no effect with --host' bench --host --rounds 3
+check 'bench --chain, CSV' 2 '--csv has no effect with --chain' bench --chain --csv "$work/chain.csv"
+for option in '--rounds 3' '--reps 3' '--baseline none' '--timer graph'; do
+    check "bench --sustained $option" 2 "${option% *} has no effect with --sustained" bench $option --sustained
+done
+check 'bench --baseline on the CPU' 2 '--baseline has no effect on the CPU' bench --device cpu --baseline cublaslt
+check 'bench --timer on the CPU' 2 '--timer has no effect on the CPU' bench --device cpu --timer best
+for option in --favour=bench/shapes/chain.txt --steps=3 --out="$work"; do
+    check "tune $option" 2 "${option%=*} has no effect without --from" tune $option gemm fp8 m=1 n=128 k=128
+done
+for option in --csv=no.csv --kernel=1d2d --tile=128x96 --variant=x=tests/cli/run.sh --prune=2 --rounds=2 --reps=2 \
+    --device=cpu; do
+    check "tune --from, $option" 2 "${option%%=*} has no effect with --from" tune --from tests/cli/run.sh $option
+done
+check 'tune, a kernel and a tile' 2 '--kernel has no effect on a --tile' \
+    tune --kernel skinny --tile 128x96 gemm fp8 m=1 n=128 k=128
 check 'tune without a case' 2 'nothing to tune' tune
 check 'tune, no such kernel' 2 'wanted is 1d2d, skinny or choice' tune --kernel simple
 check 'tune, no such tile' 2 '"128" is no tile' tune --tile 128
