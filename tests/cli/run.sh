@@ -227,6 +227,7 @@ check 'selftest --list' 0 '^quantize fp8' selftest --device cpu --list
 check 'bench' 0 '^2 passed, 0 failed$' \
     bench --device cpu --csv "$work/b.csv" --reps 2 gemm fp8 m=4 n=8 k=128 quantize fp8 m=4 k=128
 same 'bench --csv' "$(wc -l <"$work/b.csv")" 3
+check 'bench without a case on the CPU' 0 '^4 passed, 0 failed$' bench --device cpu --rounds 1 --reps 1
 check 'bench --shapes, bad line' 2 'test.h:1: ' bench --device cpu --shapes tests/test.h
 
 # ---- precompile ----
