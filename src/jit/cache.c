@@ -213,10 +213,10 @@ static int store(struct cache_place *place, const char *suffix, const struct pie
         return place->error;
     sweep(place);
     file_name(place, suffix, name);
-    error = publish(place->folder, name, 0, pieces, count);
+    error = publish(place->folder, name, NEW_FILE, pieces, count);
     /* A directory in the entry's place: it goes if it is empty. */
     if (error == EISDIR && unlinkat(place->folder, name, AT_REMOVEDIR) == 0)
-        error = publish(place->folder, name, 0, pieces, count);
+        error = publish(place->folder, name, NEW_FILE, pieces, count);
     if (error)
         log_line(ENV_JIT_DEBUG, "cache: %s/%s cannot be written: %s", place->folder_path, name, strerror(error));
     return error;

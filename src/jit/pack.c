@@ -135,8 +135,9 @@ dg_status pack_check(const char *path)
         return fail(DG_ERROR_INVALID_ARGUMENT,
                     "pack is \"%s\"; wanted a path without ':', which DG_PACK could not name", path);
     CHECK(open_old(path, &old));
+    const bool is_there = old.file != NULL;
     pack_close(&old);
-    return finish(path, pack_folder_check(path));
+    return is_there ? DG_SUCCESS : finish(path, pack_folder_check(path));
 }
 
 static bool is_among(struct hash128 key, const struct jit_cubin *cubins, size_t count)

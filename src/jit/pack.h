@@ -21,7 +21,10 @@
  */
 bool pack_find(const struct jit_unit *unit, struct cache_entry *entry);
 
-/* Whether pack_add could do its work, before minutes are spent on compiling; it fails as that would. */
+/*
+ * Whether pack_add could do its work, before minutes are spent on compiling; it fails as that would. A pack that is
+ * there may lie where nothing can be written: it may have it all.
+ */
 dg_status pack_check(const char *path);
 
 /*

@@ -220,11 +220,11 @@ static int open_folder(const char *path, char name[NAME_MAX + 1])
     return open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-/* The permissions of the file that will be replaced; 0 when there is none. */
-static mode_t old_mode(int folder, const char *name)
+/* The permissions of the file that will be replaced. */
+static int old_mode(int folder, const char *name)
 {
     struct stat info;
-    return fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0 ? info.st_mode & 0777 : 0;
+    return fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) == 0 ? (int)(info.st_mode & 0777) : NEW_FILE;
 }
 
 int pack_write(const char *path, struct pack_item *items, size_t count)

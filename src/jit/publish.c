@@ -48,12 +48,12 @@ static bool write_pieces(int file, const struct piece *pieces, size_t count)
     return close(file) == 0 && ok;
 }
 
-int publish(int folder, const char *name, mode_t mode, const struct piece *pieces, size_t count)
+int publish(int folder, const char *name, int mode, const struct piece *pieces, size_t count)
 {
     char private_name[NAME_MAX + 1];
-    int error, file = create_private(folder, name, mode ? mode : 0644, private_name);
-    if (file >= 0 && mode)
-        (void)fchmod(file, mode); /* a file system that knows no permissions is no reason to fail */
+    int error, file = create_private(folder, name, mode == NEW_FILE ? 0644 : (mode_t)mode, private_name);
+    if (file >= 0 && mode != NEW_FILE)
+        (void)fchmod(file, (mode_t)mode); /* a file system that knows no permissions is no reason to fail */
     if (file >= 0 && write_pieces(file, pieces, count) && renameat(folder, private_name, folder, name) == 0)
         return 0;
     error = errno;

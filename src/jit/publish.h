@@ -12,9 +12,11 @@ struct piece {
 
 /*
  * Write the pieces, one after the other, to the folder's file `name`; until then they lie in
- * `<name>.<process>.<count>.tmp`. Readers see the old file or the whole new one. Its permissions are `mode`, or for 0
- * what the umask leaves of 0644. Returns 0, or the errno that stood in the way, and then nothing is left behind.
+ * `<name>.<process>.<count>.tmp`. Readers see the old file or the whole new one. Its permissions are `mode`, or for
+ * NEW_FILE what the umask leaves of 0644. Returns 0, or the errno that stood in the way, and then nothing is left
+ * behind.
  */
-int publish(int folder, const char *name, mode_t mode, const struct piece *pieces, size_t count);
+enum { NEW_FILE = -1 };
+int publish(int folder, const char *name, int mode, const struct piece *pieces, size_t count);
 
 #endif

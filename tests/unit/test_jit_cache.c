@@ -279,16 +279,9 @@ TEST(an_entry_that_cannot_be_replaced_does_no_harm)
     EXPECT_INT(count_files(scene_path("cache/test_kernel")), 1);
 }
 
-/* As somebody whom file modes bind; root is not bound. */
-static void become_nobody(void)
-{
-    if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0))
-        _exit(1);
-}
-
 TEST(unreadable_entries_heal_and_read_only_directories_serve)
 {
-    struct get_job job = {.request = scene_request(), .may_compile = true, .prepare = become_nobody};
+    struct get_job job = {.request = scene_request(), .may_compile = true, .prepare = scene_become_nobody};
     struct jit_request other = scene_request();
     scene_begin();
     EXPECT(mkdir(scene_cache, 0777) == 0 && chmod(scene_cache, 0777) == 0);

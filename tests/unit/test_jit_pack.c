@@ -639,6 +639,77 @@ TEST(a_new_pack_gets_what_the_umask_leaves_and_a_replaced_one_keeps_its_permissi
     umask(before);
 }
 
+TEST(even_no_permissions_at_all_are_kept)
+{
+    const struct jit_cubin cubin = stand_in(0, 13000);
+    struct pack_item item = {cubin.key, entry_header_make(cubin.key, 90, 13000, cubin.image, cubin.bytes),
+                             (void *)(uintptr_t)cubin.image};
+    const char *path;
+    scene_begin();
+    path = make_pack("a.pack", 1, 1, 13000);
+    EXPECT(chmod(path, 0) == 0);
+    EXPECT_INT(pack_write(path, &item, 1), 0);
+    EXPECT_INT(mode_of(path), 0);
+}
+
+struct refusal {
+    dg_status status;
+    char sentence[512];
+};
+
+static void note(struct refusal *refusal, dg_status status)
+{
+    refusal->status = status;
+    snprintf(refusal->sentence, sizeof refusal->sentence, "%s", status ? dg_last_error() : "");
+}
+
+static void add_in_sealed_folder(void *refusals)
+{
+    struct jit_cubin cubins[KERNELS];
+    for (int i = 0; i < KERNELS; ++i)
+        cubins[i] = stand_in(i, 13000);
+    scene_become_nobody();
+    note(&((struct refusal *)refusals)[0], pack_check(scene_path("sealed/a.pack")));
+    note(&((struct refusal *)refusals)[1], pack_add(scene_path("sealed/a.pack"), 90, cubins, KERNELS - 1));
+    note(&((struct refusal *)refusals)[2], pack_add(scene_path("sealed/a.pack"), 90, cubins, KERNELS));
+    note(&((struct refusal *)refusals)[3], pack_check(scene_path("sealed/b.pack")));
+}
+
+TEST(a_pack_that_has_it_all_may_lie_where_nothing_can_be_written)
+{
+    struct refusal *refusals = scene_shared(4 * sizeof *refusals);
+    scene_begin();
+    EXPECT(mkdir(scene_path("sealed"), 0755) == 0);
+    EXPECT(chmod(make_pack("sealed/a.pack", 0, KERNELS - 2, 13000), 0644) == 0);
+    EXPECT(chmod(scene_path("sealed"), 0555) == 0);
+    scene_wait(scene_fork(add_in_sealed_folder, refusals));
+    EXPECT(chmod(scene_path("sealed"), 0755) == 0);
+    EXPECT_THAT(refusals[0].status == DG_SUCCESS, "%s", refusals[0].sentence);
+    EXPECT_THAT(refusals[1].status == DG_SUCCESS, "%s", refusals[1].sentence);
+    EXPECT_TEXT(refusals[2].sentence, "sealed/a.pack cannot be written: Permission denied");
+    EXPECT_TEXT(refusals[3].sentence, "sealed/b.pack cannot be written: Permission denied");
+}
+
+static void use_unreadable(void *refusals)
+{
+    const struct jit_cubin cubin = stand_in(0, 13000);
+    scene_become_nobody();
+    note(&((struct refusal *)refusals)[0], pack_check(scene_path("a.pack")));
+    note(&((struct refusal *)refusals)[1], pack_add(scene_path("a.pack"), 90, &cubin, 1));
+    note(&((struct refusal *)refusals)[2], dg_pack_query(scene_path("a.pack"), NULL, NULL));
+}
+
+TEST(an_unreadable_pack_is_told_as_such)
+{
+    struct refusal *refusals = scene_shared(3 * sizeof *refusals);
+    scene_begin();
+    EXPECT(chmod(make_pack("a.pack", 0, 0, 13000), 0) == 0);
+    scene_wait(scene_fork(use_unreadable, refusals));
+    EXPECT_TEXT(refusals[0].sentence, "no kernel can be added to it: Permission denied");
+    EXPECT_TEXT(refusals[1].sentence, "no kernel can be added to it: Permission denied");
+    EXPECT_TEXT(refusals[2].sentence, "a.pack cannot be used: Permission denied");
+}
+
 static void expect_in_the_way(const char *path, const char *why)
 {
     const struct jit_cubin cubin = stand_in(0, 13000);

@@ -162,6 +162,13 @@ static inline void scene_wait(pid_t child)
     EXPECT_THAT(WIFEXITED(state) && WEXITSTATUS(state) == 0, "a child ended with state 0x%x", (unsigned)state);
 }
 
+/* For a child: somebody whom file modes bind, as they do not bind root. */
+static inline void scene_become_nobody(void)
+{
+    if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0))
+        _exit(1);
+}
+
 static inline void scene_record(struct outcome *outcome, dg_status status, enum jit_origin origin,
                                 const struct jit_cubin *cubin)
 {
