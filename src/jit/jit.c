@@ -81,8 +81,10 @@ static dg_status compile_once(const struct jit_unit *unit, struct cache_place *p
 {
     const struct nvrtc *nvrtc;
     const dg_status status = nvrtc_get(&nvrtc);
-    if (status != DG_SUCCESS && env_string(ENV_PACK))
+    if (status != DG_SUCCESS && env_string(ENV_PACK)) {
         fail_more("; no pack in DG_PACK has a sound kernel %s of this configuration", unit->kernel);
+        pack_tell_refused();
+    }
     CHECK(status);
     cache_lock(place);
     *origin = JIT_FROM_DISK;
@@ -94,9 +96,12 @@ static dg_status compile_once(const struct jit_unit *unit, struct cache_place *p
 
 static dg_status fail_forbidden(const struct jit_unit *unit, const struct cache_place *place)
 {
-    return fail(DG_ERROR_COMPILE_FORBIDDEN, "kernel %s (%s) is in no %scache and DG_SETTING_COMPILE is 0", unit->kernel,
-                place->folder_path[0] ? place->folder_path : "there is none on disk",
-                env_string(ENV_PACK) ? "pack of DG_PACK, in no " : "");
+    const dg_status status =
+        fail(DG_ERROR_COMPILE_FORBIDDEN, "kernel %s (%s) is in no %scache and DG_SETTING_COMPILE is 0", unit->kernel,
+             place->folder_path[0] ? place->folder_path : "there is none on disk",
+             env_string(ENV_PACK) ? "pack of DG_PACK, in no " : "");
+    pack_tell_refused();
+    return status;
 }
 
 /* From a pack, else from the disk, else from the compiler. */

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,6 +18,7 @@
 struct loaded {
     struct loaded *next;
     struct pack pack;
+    char refused[96]; /* why; else "" */
     char path[];
 };
 
@@ -47,8 +49,10 @@ static struct loaded *load(const char *path, size_t length)
         return NULL;
     memcpy(new->path, path, length);
     reason = pack_open(new->path, &new->pack);
-    if (reason)
+    if (reason) {
+        snprintf(new->refused, sizeof new->refused, "%s", reason);
         log_line(ENV_JIT_DEBUG, "pack: %s is passed over: %s", new->path, reason);
+    }
     new->next = all;
     all = new;
     return new;
@@ -66,6 +70,26 @@ static const struct loaded *get(const char *path, size_t length)
         at = load(path, length);
     drop_lock();
     return at;
+}
+
+/* The next one that DG_PACK names; NULL after the last. `rest` begins as the variable's value. */
+static const struct loaded *get_next(const char **rest)
+{
+    const struct loaded *found = NULL;
+    while (*rest && **rest && !found) {
+        const size_t length = strcspn(*rest, ":");
+        found = length ? get(*rest, length) : NULL;
+        *rest += length + ((*rest)[length] == ':');
+    }
+    return found;
+}
+
+void pack_tell_refused(void)
+{
+    const char *rest = env_string(ENV_PACK);
+    for (const struct loaded *at; (at = get_next(&rest)) != NULL;)
+        if (at->refused[0])
+            fail_more("; the pack %s cannot be used: %s", at->path, at->refused);
 }
 
 static bool find_in(const struct loaded *from, const struct jit_unit *unit, struct cache_entry *entry)
@@ -91,12 +115,10 @@ static bool is_readable(const struct jit_unit *unit, const struct cache_entry *e
 bool pack_find(const struct jit_unit *unit, struct cache_entry *entry)
 {
     bool found = false;
-    for (const char *path = env_string(ENV_PACK); path; path = strchr(path, ':')) {
-        path += *path == ':';
-        const size_t length = strcspn(path, ":");
-        const struct loaded *from = length ? get(path, length) : NULL;
+    const char *rest = env_string(ENV_PACK);
+    for (const struct loaded *from; (from = get_next(&rest)) != NULL;) {
         struct cache_entry other;
-        if (!from || !find_in(from, unit, &other) || !is_readable(unit, &other, from->path))
+        if (!find_in(from, unit, &other) || !is_readable(unit, &other, from->path))
             continue;
         if (!found || other.compiler >= NVRTC_GOOD)
             *entry = other;

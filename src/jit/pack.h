@@ -21,6 +21,9 @@
  */
 bool pack_find(const struct jit_unit *unit, struct cache_entry *entry);
 
+/* Add to the sentence of a failure which packs in DG_PACK cannot be used, and why. */
+void pack_tell_refused(void);
+
 /*
  * Whether pack_add could do its work, before minutes are spent on compiling; it fails as that would. A pack that is
  * there may lie where nothing can be written: it may have it all.

@@ -708,6 +708,13 @@ TEST(an_unreadable_pack_is_told_as_such)
     EXPECT_TEXT(refusals[0].sentence, "no kernel can be added to it: Permission denied");
     EXPECT_TEXT(refusals[1].sentence, "no kernel can be added to it: Permission denied");
     EXPECT_TEXT(refusals[2].sentence, "a.pack cannot be used: Permission denied");
+    remove_compiler();
+    setenv("DG_PACK", scene_path("a.pack"), 1);
+    for (int may_compile = 0; may_compile < 2; ++may_compile) {
+        const struct outcome outcome = scene_run((struct get_job){numbered(0), may_compile, NULL, scene_become_nobody});
+        EXPECT_TEXT(outcome.message, "; the pack /");
+        EXPECT_TEXT(outcome.message, "a.pack cannot be used: Permission denied");
+    }
 }
 
 static void expect_in_the_way(const char *path, const char *why)
