@@ -60,6 +60,20 @@ DEVICE_FN void blocks_signal_each_other(const struct part_args *args)
     cluster_barrier();
 }
 
+/* A relaxed barrier is enough after the fence. */
+DEVICE_FN void blocks_meet_relaxed(const struct part_args *args)
+{
+    (void)args;
+    if (FIRST) {
+        mbarrier_init(BARRIER, 64);
+        mbarrier_init_fence();
+    }
+    cluster_barrier_relaxed();
+    mbarrier_arrive_at(BARRIER, cluster_rank() ^ 1);
+    mbarrier_wait(BARRIER, 0);
+    cluster_barrier_relaxed();
+}
+
 DEVICE_FN void blocks_share_memory(const struct part_args *args)
 {
     const uint32_t rank = cluster_rank();
@@ -195,6 +209,46 @@ DEVICE_FN void remote_without_fence(const struct part_args *args)
     cluster_barrier();
     mbarrier_arrive_at(BARRIER, cluster_rank() ^ 1);
     cluster_barrier();
+}
+
+DEVICE_FN void relaxed_without_fence(const struct part_args *args)
+{
+    (void)args;
+    if (FIRST)
+        mbarrier_init(BARRIER, 64);
+    cluster_barrier_relaxed();
+    mbarrier_arrive_at(BARRIER, cluster_rank() ^ 1);
+    cluster_barrier_relaxed();
+}
+
+DEVICE_FN void relaxed_before_the_fence(const struct part_args *args)
+{
+    (void)args;
+    if (FIRST)
+        mbarrier_init(BARRIER, 64);
+    cluster_barrier_relaxed();
+    if (FIRST)
+        mbarrier_init_fence();
+    mbarrier_arrive_at(BARRIER, cluster_rank() ^ 1);
+    cluster_barrier_relaxed();
+}
+
+DEVICE_FN void relaxed_orders_no_memory(const struct part_args *args)
+{
+    (void)args;
+    store_smem_u32(WORD(thread_index()), 1);
+    cluster_barrier_relaxed();
+    load_cluster_u32(WORD(thread_index()), cluster_rank() ^ 1);
+    cluster_barrier_relaxed();
+}
+
+DEVICE_FN void relaxed_meets_another(const struct part_args *args)
+{
+    (void)args;
+    if (cluster_rank() == 0)
+        cluster_barrier_relaxed();
+    else
+        cluster_barrier();
 }
 
 DEVICE_FN void remote_has_left(const struct part_args *args)
