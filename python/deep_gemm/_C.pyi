@@ -18,6 +18,7 @@ def fp8_gemm_nt(
     disable_ue8m0_cast: bool = False,
     alpha: None = None,
     epilogue: None = None,
+    b_constant: bool = False,
 ) -> None: ...
 def fp8_gemm_nn(
     a: Pair,
@@ -31,6 +32,7 @@ def fp8_gemm_nn(
     disable_ue8m0_cast: bool = False,
     alpha: None = None,
     epilogue: None = None,
+    b_constant: bool = False,
 ) -> None: ...
 def fp8_gemm_tn(
     a: Pair,
@@ -44,6 +46,7 @@ def fp8_gemm_tn(
     disable_ue8m0_cast: bool = False,
     alpha: None = None,
     epilogue: None = None,
+    b_constant: bool = False,
 ) -> None: ...
 def fp8_gemm_tt(
     a: Pair,
@@ -57,6 +60,7 @@ def fp8_gemm_tt(
     disable_ue8m0_cast: bool = False,
     alpha: None = None,
     epilogue: None = None,
+    b_constant: bool = False,
 ) -> None: ...
 def gemm_is_supported(function: str, /, *args: Any, **kwargs: Any) -> bool: ...
 def quantize_fp8(

@@ -23,15 +23,15 @@ def _define(schema, function, fake):
 def _add_gemm(gemm):
     """The operator takes tensors, not pairs of them."""
 
-    def run(a, sfa, b, sfb, d, c=None, recipe=None, recipe_a=None, recipe_b=None):
-        gemm((a, sfa), (b, sfb), d, c, recipe, recipe_a, recipe_b)
+    def run(a, sfa, b, sfb, d, c=None, recipe=None, recipe_a=None, recipe_b=None, b_constant=False):
+        gemm((a, sfa), (b, sfb), d, c, recipe, recipe_a, recipe_b, b_constant=b_constant)
 
-    def fake(a, sfa, b, sfb, d, c=None, recipe=None, recipe_a=None, recipe_b=None):
+    def fake(a, sfa, b, sfb, d, c=None, recipe=None, recipe_a=None, recipe_b=None, b_constant=False):
         return None
 
     operator = _define(
         gemm.__name__ + '(Tensor a, Tensor sfa, Tensor b, Tensor sfb, Tensor(d!) d, Tensor? c=None, '
-        'int[]? recipe=None, int[]? recipe_a=None, int[]? recipe_b=None) -> ()',
+        'int[]? recipe=None, int[]? recipe_a=None, int[]? recipe_b=None, bool b_constant=False) -> ()',
         run,
         fake,
     )
@@ -48,10 +48,11 @@ def _add_gemm(gemm):
         disable_ue8m0_cast=False,
         alpha=None,
         epilogue=None,
+        b_constant=False,
     ):
         if alpha is not None or epilogue is not None:
             raise RuntimeError('this library has no kernel for alpha and epilogue')
-        operator(a[0], a[1], b[0], b[1], d, c, recipe, recipe_a, recipe_b)
+        operator(a[0], a[1], b[0], b[1], d, c, recipe, recipe_a, recipe_b, bool(b_constant))
 
     torch.compiler.substitute_in_graph(gemm, skip_signature_check=True)(traced)
 

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { A, B, D, C, RECIPE, RECIPE_A, RECIPE_B, COMPILED_DIMS, DISABLE_UE8M0_CAST, ALPHA, EPILOGUE, COUNT };
+enum { A, B, D, C, RECIPE, RECIPE_A, RECIPE_B, COMPILED_DIMS, DISABLE_UE8M0_CAST, ALPHA, EPILOGUE, B_CONSTANT, COUNT };
 
 #define ARGUMENTS                                                                                                      \
     {                                                                                                                  \
@@ -17,6 +17,7 @@ enum { A, B, D, C, RECIPE, RECIPE_A, RECIPE_B, COMPILED_DIMS, DISABLE_UE8M0_CAST
         [COMPILED_DIMS] = {"compiled_dims", ARGUMENT_UNUSED, false, 0, "compiled_dim"},                                \
         [DISABLE_UE8M0_CAST] = {"disable_ue8m0_cast", ARGUMENT_UNUSED, false, 0, NULL},                                \
         [ALPHA] = {"alpha", ARGUMENT_NONE, false, 0, NULL}, [EPILOGUE] = {"epilogue", ARGUMENT_NONE, false, 0, NULL},  \
+        [B_CONSTANT] = {"b_constant", ARGUMENT_FLAG, false, 0, NULL},                                                  \
     }
 
 /* Which operand is given transposed: A as [K,M], B as [K,N]. */
@@ -97,6 +98,7 @@ static bool read_arguments(struct call *call, const struct form *form, const uni
         transpose(&args->b);
         transpose(&args->sfb);
     }
+    args->flags = values[B_CONSTANT].integer ? DG_GEMM_B_CONSTANT : 0;
     return read_recipe(call, values, args->recipe);
 }
 
@@ -172,10 +174,10 @@ static PyObject *gemm_is_supported(PyObject *module, PyObject *const *args, Py_s
 
 #define SIGNATURE                                                                                                      \
     "(a, b, d, c=None, recipe=None, recipe_a=None, recipe_b=None, compiled_dims='nk', disable_ue8m0_cast=False, "      \
-    "alpha=None, epilogue=None)\n--\n\n"
+    "alpha=None, epilogue=None, b_constant=False)\n--\n\n"
 #define SIGNATURE_T                                                                                                    \
     "(a, b, d, c=None, recipe=None, recipe_a=None, recipe_b=None, compiled_dims='mn', disable_ue8m0_cast=False, "      \
-    "alpha=None, epilogue=None)\n--\n\n"
+    "alpha=None, epilogue=None, b_constant=False)\n--\n\n"
 #define DETAILS                                                                                                        \
     "a and b are pairs (tensor, scales), tuples or lists:\n"                                                           \
     "  a       float8_e4m3fn; scales of 1 x 128: float32 [M, ceil(K/128)], or int32 [M, ceil(K/512)] of four UE8M0\n"  \
@@ -185,6 +187,8 @@ static PyObject *gemm_is_supported(PyObject *module, PyObject *const *args, Py_s
     "  d       [M,N] bfloat16, float16 or float32, written\n"                                                          \
     "  c       None, or of d's shape and type: d itself, or apart from it\n"                                           \
     "  recipe  None or (1, 128, 128); recipe_a=(1, 128) with recipe_b=(128, 128) says the same\n"                      \
+    "  b_constant  true: no kernel that may still run writes b, which are weights. After set_pdl(True) the first of\n" \
+    "          them are then loaded while the kernels before still run\n"                                              \
     "Strides of 0 or more; M, N and K may be 0. With a leading dimension everywhere, one product for each batch "      \
     "entry.\n"                                                                                                         \
     "compiled_dims and disable_ue8m0_cast change nothing. On a GPU: queued on the current stream. Refused arguments\n" \

@@ -6,6 +6,7 @@
 #include <Python.h>
 
 #include "python/ext/dlpack.h"
+#include "shared/gemm_args.h"
 #include "tests/fake/fake_cuda.h"
 
 #include <dlfcn.h>
@@ -238,6 +239,25 @@ static PyObject *launches(PyObject *module, PyObject *since)
     return list;
 }
 
+/* keep_arguments(whether): of launches from now on, which are all of sm90_fp8_gemm_skinny */
+static PyObject *keep_arguments(PyObject *module, PyObject *whether)
+{
+    (void)module;
+    driver->args_bytes = PyObject_IsTrue(whether) ? sizeof(struct gemm_skinny_args) : 0;
+    Py_RETURN_NONE;
+}
+
+/* loads_b_early() -> bool: the last launch, whose arguments were kept */
+static PyObject *loads_b_early(PyObject *module, PyObject *unused)
+{
+    const struct fake_launch *last = &driver->launches[(driver->launch_count - 1) % FAKE_LAUNCHES];
+    struct gemm_skinny_args args;
+    (void)module;
+    (void)unused;
+    memcpy(&args, last->args, sizeof args);
+    return PyBool_FromLong(args.b_early);
+}
+
 static PyObject *counts(PyObject *module, PyObject *unused)
 {
     (void)module;
@@ -255,6 +275,8 @@ static PyMethodDef functions[] = {
     {"set_stream", set_stream, METH_O, NULL},
     {"set_flags", set_flags, METH_O, NULL},
     {"launches", launches, METH_O, NULL},
+    {"keep_arguments", keep_arguments, METH_O, NULL},
+    {"loads_b_early", loads_b_early, METH_NOARGS, NULL},
     {"launch_count", launch_count, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -29,8 +29,8 @@ class Refusals(unittest.TestCase):
             "missing required argument 'b'": lambda: f(a),
             "missing required argument 'd'": lambda: f(a, b),
             "unexpected keyword argument 'no_such'": lambda: f(a, b, d, no_such=1),
-            'takes at most 11 arguments (12 given)': lambda: f(
-                a, b, d, None, None, None, None, 'nk', False, None, None, 3
+            'takes at most 12 arguments (13 given)': lambda: f(
+                a, b, d, None, None, None, None, 'nk', False, None, None, False, 3
             ),
             "multiple values for argument 'd'": lambda: f(a, b, d, d=d),
             "multiple values for argument 'a'": lambda: f(a, b, d, lhs=a),

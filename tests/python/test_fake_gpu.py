@@ -115,6 +115,22 @@ class Launches(unittest.TestCase):
         finally:
             deep_gemm._C.set_stream_hook(deep_gemm._streams.current_stream)
 
+    def test_constant_weights(self):
+        """They are loaded early with the keyword, where kernels may overlap."""
+        g = OnGpu()
+        fake_tensor.keep_arguments(True)
+        try:
+            for pdl in (False, True):
+                deep_gemm.set_pdl(pdl)
+                for constant in (False, True):
+                    deep_gemm.fp8_gemm_nt(*g.args, b_constant=constant)
+                    self.assertEqual(fake_tensor.loads_b_early(), pdl and constant)
+                deep_gemm.fp8_gemm_nt(*g.args)
+                self.assertFalse(fake_tensor.loads_b_early())
+        finally:
+            deep_gemm.set_pdl(False)
+            fake_tensor.keep_arguments(False)
+
     def test_mixed_devices(self):
         for i in range(5):
             g = OnGpu()
