@@ -11,21 +11,32 @@
 #include "common/ptx.h"
 #include "shared/gemm_groups.h"
 
+/* A struct gemm_span in half the registers: the warp has few. */
+struct row_span {
+    int32_t batch, group, row, end, zero_end;
+};
+
 struct span_window {
     int32_t first;         /* the number of lane 0's span */
     int32_t before, units; /* of the spans before the window; in the window */
     int32_t own, end;      /* this lane's units; the window's up to them */
-    struct gemm_span span; /* this lane's */
+    struct row_span span;  /* this lane's */
 };
 
 /* A lane's span number `index`, if there is one; its units. */
-DEVICE_FN int32_t span_units(const struct gemm_groups *groups, int64_t index, int32_t unit_rows, struct gemm_span *span)
+DEVICE_FN int32_t span_units(const struct gemm_groups *groups, int32_t index, int32_t unit_rows, struct row_span *out)
 {
-    *span = gemm_span_begin(groups);
-    if (index >= groups->spans)
-        return 0;
-    gemm_span_read(groups, index, span);
-    return ((int32_t)(span->zero_end - span->row) + unit_rows - 1) / unit_rows;
+    struct gemm_span span = gemm_span_begin(groups);
+    if (index < groups->spans)
+        gemm_span_read(groups, index, &span);
+    else
+        span.zero_end = span.row;
+    out->batch = (int32_t)span.batch;
+    out->group = (int32_t)span.group;
+    out->row = (int32_t)span.row;
+    out->end = (int32_t)span.end;
+    out->zero_end = (int32_t)span.zero_end;
+    return (out->zero_end - out->row + unit_rows - 1) / unit_rows;
 }
 
 /* Spans first, first + 1, ...; `before` is the caller's to know. */
@@ -48,8 +59,8 @@ DEVICE_FN struct span_window span_window_begin(const struct gemm_groups *groups,
 {
     struct span_window window;
     int32_t units = 0;
-#pragma unroll 8
-    for (int64_t index = lane_index(); index < groups->spans; index += 32)
+#pragma unroll 4
+    for (int32_t index = (int32_t)lane_index(); index < groups->spans; index += 32)
         units += span_units(groups, index, unit_rows, &window.span);
 #pragma unroll
     for (int mask = 16; mask > 0; mask /= 2)
@@ -81,7 +92,7 @@ DEVICE_FN int span_window_seek(struct span_window *window, const struct gemm_gro
 /* The first row of a unit of this lane's span. */
 DEVICE_FN int32_t span_window_row(const struct span_window *window, int32_t unit_rows, int32_t unit)
 {
-    return (int32_t)window->span.row + (unit - window->before - (window->end - window->own)) * unit_rows;
+    return window->span.row + (unit - window->before - (window->end - window->own)) * unit_rows;
 }
 
 #endif

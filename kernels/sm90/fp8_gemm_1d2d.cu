@@ -67,9 +67,10 @@
 #define WGMMA_NAME(n) WGMMA_NAME_(n)
 #define WGMMA WGMMA_NAME(PART_N)
 
-/* Per thread, after the exchange: 64 K registers for all; a lone math warpgroup has enough from the start. */
-#define PRODUCER_REGISTERS (WARPGROUPS == 2 ? 40 : 32)
-#define MATH_REGISTERS (WARPGROUPS == 2 ? 232 : 160)
+/* Per thread, after the exchange: 64 K registers for all; a lone math warpgroup has enough from the start. The warp
+   that finds tiles needs more than 32. */
+#define PRODUCER_REGISTERS (WARPGROUPS == 2 ? 40 : GROUPED ? 56 : 32)
+#define MATH_REGISTERS (WARPGROUPS == 2 ? 232 : GROUPED ? 152 : 160)
 
 #define SPANS 3                           /* of scales in shared memory */
 #define SFA_WORDS (SFA_PACKED ? 1 : SPAN) /* per row and span; a packed word is four groups' */
@@ -186,7 +187,7 @@ DEVICE_FN void tile_done(struct smem *s, struct tile_walk *walk)
 
 /* One lane tells: this block's share of a cluster tile, whose first unit of rows begins at `row`; a negative `row` is
    the end. */
-DEVICE_FN void tell_tile(struct smem *s, uint32_t slot, const struct gemm_span *span, int32_t row, int32_t n_tile)
+DEVICE_FN void tell_tile(struct smem *s, uint32_t slot, const struct row_span *span, int32_t row, int32_t n_tile)
 {
     const int32_t rank = CLUSTER > 1 ? (int32_t)cluster_rank() : 0;
     uint32_t *words = s->tiles[slot];
