@@ -17,7 +17,7 @@ LIB_ASSEMBLY = src/jit/embed.S
 
 CLI_SOURCES = \
 	cli/main.c cli/array.c cli/bench.c cli/bench_chain.c cli/bench_host.c cli/cases.c cli/cublaslt.c cli/cupti.c cli/expect.c \
-	cli/gpu.c cli/info.c cli/judge.c cli/library.c cli/matmul.c cli/npy.c cli/number.c cli/nvml.c cli/operand.c \
+	cli/gpu.c cli/groups.c cli/info.c cli/judge.c cli/library.c cli/matmul.c cli/npy.c cli/number.c cli/nvml.c cli/operand.c \
 	cli/parallel.c cli/precompile.c cli/problem.c cli/program.c cli/random.c cli/report.c cli/safetensors.c \
 	cli/selftest.c cli/selftest_system.c cli/selftest_table.c cli/timer.c cli/tune.c cli/tune_fit.c cli/tune_sweep.c
 

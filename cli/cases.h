@@ -2,6 +2,7 @@
  * Cases: one line of text for one problem, the same for all commands, and printed as its name.
  *
  *     gemm fp8 m=4096 n=7168 k=2048 out=bf16 recipe=1,128,128 [batch= c= major= sfa= sfb= ...]
+ *     gemm fp8 m=256 n=7168 k=2048 out=bf16 recipe=1,128,128 kind=contiguous groups=32 [sizes= tail= alignment= ...]
  *     quantize fp8 m=4096 k=7168 in=bf16 gran=1,128 sf=fp32 [...]
  *     transform scale m=4096 k=7168 from=fp32 to=ue8m0 gran=1,128 [...]
  *
@@ -32,6 +33,8 @@ enum case_batch_layout { CASE_BATCH_OUTER, CASE_BATCH_INNER };
 
 enum case_broadcast { CASE_BROADCAST_NONE, CASE_BROADCAST_A, CASE_BROADCAST_B };
 
+enum { CASE_MOST_SIZES = 64 };
+
 /* All numbers, so that one table of keys can read and print them. Enumerations are those above and dg_dtype. */
 struct test_case {
     int64_t op;
@@ -42,14 +45,18 @@ struct test_case {
     int64_t c, major, d_layout, batch_layout, broadcast;
     int64_t sfa, sfb, sf; /* DG_FLOAT32 or DG_INT32 (UE8M0) */
     int64_t sfa_layout, sfb_layout, sf_layout;
-    int64_t lda, ldb, ldd; /* elements between the end of a row (or column) and the next */
-    int64_t shift;         /* A, B and D begin this many elements after an aligned address */
-    int64_t round;         /* round scales up to powers of two */
+    int64_t lda, ldb, ldd;              /* elements between the end of a row (or column) and the next */
+    int64_t shift;                      /* A, B and D begin this many elements after an aligned address */
+    int64_t kind, groups;               /* dg_gemm_kind; groups.h tells what the numbers here mean */
+    int64_t sizes[1 + CASE_MOST_SIZES]; /* a list: its length, then its numbers */
+    int64_t mean, tail, alignment, zero_padding, expected_m, flat, layout_step;
+    int64_t beside_ns;
+    int64_t round; /* round scales up to powers of two */
     int64_t num_sms;
     int64_t seed;
 };
 
-enum { CASE_NAME_BYTES = 320 };
+enum { CASE_NAME_BYTES = 1536 }; /* the longest list of sizes, and every other key */
 
 /* Read one line; false leaves a sentence in trouble_text(). */
 bool case_parse(const char *line, struct test_case *c);
@@ -83,7 +90,8 @@ bool case_list_file(struct case_list *list, const char *path);
  */
 bool case_list_pattern(struct case_list *list, const char *pattern);
 
-/* What the hardware has to do for one call: floating-point operations (two per product) and bytes read and written. */
+/* What the hardware has to do for one call: floating-point operations (two per product) and bytes read and written. Of
+   groups only the rows (or K) that are in use count, and the B of those that have any. */
 double case_flops(const struct test_case *c);
 double case_bytes(const struct test_case *c);
 

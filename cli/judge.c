@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BATCHES = 3 };
+enum { MOST_BATCHES = 3, MOST_GROUPS = 8 };
 
 /* ---- Verdicts ---------------------------------------------------------------------------------------------------- */
 
@@ -91,7 +91,9 @@ int64_t sample_numbers(int64_t count, int64_t most, uint64_t seed, int64_t *numb
 
 struct judgement {
     const struct gemm *gemm;
-    int64_t *row_numbers, *col_numbers;
+    const struct span *span;
+    struct product product;
+    int64_t *row_numbers, *col_numbers; /* rows count from the span's first */
     struct quantized_rows a, b;
     double *wanted, *row, *norm_a, *norm_b;
 };
@@ -126,13 +128,13 @@ static double d_element(const struct gemm *g, int64_t batch, int64_t row, int64_
 /* What each picked element should be: by FP64, by the CPU reference, or as `other` has it. */
 static bool expect(struct judgement *j, enum judge judge, const struct gemm *other)
 {
-    const int64_t batch = j->a.batch, cols = j->b.count;
+    const int64_t batch = j->span->batch, cols = j->b.count;
     const struct rows a = rows_of_quantized(&j->a), b = rows_of_quantized(&j->b);
     if (other == NULL &&
         !(judge == JUDGE_FP64 ? expect_fp64(&a, &b, j->wanted) : expect_reference(&j->a, &j->b, j->wanted)))
         return false;
     for (int64_t i = 0; i < a.count * cols; ++i) {
-        const int64_t row = j->row_numbers[i / cols], col = j->col_numbers[i % cols];
+        const int64_t row = j->span->row + j->row_numbers[i / cols], col = j->col_numbers[i % cols];
         j->wanted[i] = other ? d_element(other, batch, row, col) : j->wanted[i] + c_element(j->gemm, batch, row, col);
     }
     return true;
@@ -146,7 +148,7 @@ static void compare(struct judgement *j, struct verdict *v)
     row_norms(&b, j->row, j->norm_b);
     for (int64_t i = 0; i < a.count; ++i) {
         for (int64_t l = 0; l < b.count; ++l) {
-            struct element e = {j->a.batch, j->row_numbers[i], j->col_numbers[l], 0.0, 0.0};
+            struct element e = {j->span->batch, j->span->row + j->row_numbers[i], j->col_numbers[l], 0.0, 0.0};
             e.got = d_element(j->gemm, e.batch, e.row, e.col);
             e.wanted = j->wanted[i * b.count + l];
             const double magnitude = a.k ? j->norm_a[i] * j->norm_b[l] / sqrt((double)a.k) : 0.0;
@@ -155,23 +157,28 @@ static void compare(struct judgement *j, struct verdict *v)
     }
 }
 
-static bool judgement_make(struct judgement *j, int64_t most_rows, int64_t most_cols)
+static bool judgement_make(struct judgement *j, const struct gemm *g, const struct span *span, int64_t most_rows,
+                           int64_t most_cols)
 {
-    const struct gemm *g = j->gemm;
     const struct test_case *t = &g->test;
+    const int64_t all_rows = span->end - span->row;
+    const uint64_t seed = (uint64_t)t->seed;
+    *j = (struct judgement){.gemm = g, .span = span, .product = gemm_product(g, span)};
+    most_rows = most_rows < all_rows ? most_rows : all_rows;
+    most_cols = most_cols < t->n ? most_cols : t->n;
     j->row_numbers = get_memory((size_t)most_rows * sizeof(int64_t));
     j->col_numbers = get_memory((size_t)most_cols * sizeof(int64_t));
-    if (j->row_numbers == NULL || j->col_numbers == NULL)
+    j->wanted = get_memory((size_t)(most_rows * most_cols) * sizeof(double));
+    j->row = get_memory((size_t)span->k * sizeof(double));
+    j->norm_a = get_memory((size_t)most_rows * sizeof(double));
+    j->norm_b = get_memory((size_t)most_cols * sizeof(double));
+    if (!j->row_numbers || !j->col_numbers || !j->wanted || !j->row || !j->norm_a || !j->norm_b)
         return false;
-    const int64_t rows = sample_numbers(t->m, most_rows, (uint64_t)t->seed + 1, j->row_numbers);
-    const int64_t cols = sample_numbers(t->n, most_cols, (uint64_t)t->seed + 2, j->col_numbers);
-    j->a = (struct quantized_rows){&g->a, &g->sfa, t->recipe[0], 0, rows, j->row_numbers};
-    j->b = (struct quantized_rows){&g->b, &g->sfb, t->recipe[1], 0, cols, j->col_numbers};
-    j->wanted = get_memory((size_t)(rows * cols) * sizeof(double));
-    j->row = get_memory((size_t)t->k * sizeof(double));
-    j->norm_a = get_memory((size_t)rows * sizeof(double));
-    j->norm_b = get_memory((size_t)cols * sizeof(double));
-    return j->wanted && j->row && j->norm_a && j->norm_b;
+    const int64_t rows = sample_numbers(all_rows, most_rows, seed + 1, j->row_numbers);
+    const int64_t cols = sample_numbers(t->n, most_cols, seed + 2, j->col_numbers);
+    j->a = (struct quantized_rows){&j->product.a, &j->product.sfa, t->recipe[0], 0, rows, j->row_numbers};
+    j->b = (struct quantized_rows){&j->product.b, &j->product.sfb, t->recipe[1], 0, cols, j->col_numbers};
+    return true;
 }
 
 static void judgement_free(struct judgement *j)
@@ -184,34 +191,55 @@ static void judgement_free(struct judgement *j)
     free(j->norm_b);
 }
 
-static bool judge_batches(const struct gemm *g, enum judge judge, const struct gemm *other, int64_t rows, int64_t cols,
-                          struct verdict *v)
+static bool judge_span(const struct gemm *g, const struct span *span, enum judge judge, const struct gemm *other,
+                       int64_t rows, int64_t cols, struct verdict *v)
 {
-    struct judgement j = {.gemm = g};
-    int64_t batches[MOST_BATCHES];
-    const int64_t count = sample_numbers(operand_batch(&g->d.host), MOST_BATCHES, (uint64_t)g->test.seed, batches);
-    *v = (struct verdict){.wanted_rounded = other != NULL};
-    if (g->test.m == 0 || g->test.n == 0)
+    struct judgement j;
+    if (span->end == span->row || g->test.n == 0)
         return true;
-    bool done = judgement_make(&j, rows, cols);
-    for (int64_t i = 0; done && i < count; ++i) {
-        j.a.batch = j.b.batch = batches[i];
-        done = expect(&j, judge, other);
-        if (done)
-            compare(&j, v);
-    }
+    const bool done = judgement_make(&j, g, span, rows, cols) && expect(&j, judge, other);
+    if (done)
+        compare(&j, v);
     judgement_free(&j);
     return done;
 }
 
+/* The number of the first span from `index` on that has rows; of none: count. */
+static int64_t next_with_rows(const struct groups *groups, int64_t index)
+{
+    while (index < groups->count && groups->spans[index].end == groups->spans[index].row)
+        ++index;
+    return index;
+}
+
+static bool judge_spans(const struct gemm *g, enum judge judge, const struct gemm *other, int64_t rows, int64_t cols,
+                        struct verdict *v)
+{
+    int64_t picked[MOST_GROUPS], before = -1;
+    const struct groups *groups = &g->groups;
+    const bool all = g->test.kind != DG_GEMM_DENSE && rows >= groups->room.rows;
+    const int64_t most = g->test.kind == DG_GEMM_DENSE ? MOST_BATCHES : MOST_GROUPS;
+    const int64_t count = all ? groups->count : sample_numbers(groups->count, most, (uint64_t)g->test.seed, picked);
+    *v = (struct verdict){.wanted_rounded = other != NULL};
+    for (int64_t i = 0; i < count; ++i) {
+        const int64_t index = all ? i : next_with_rows(groups, picked[i]);
+        if (index == before || index == groups->count)
+            continue;
+        before = index;
+        if (!judge_span(g, &groups->spans[index], judge, other, rows, cols, v))
+            return false;
+    }
+    return true;
+}
+
 bool judge_gemm(const struct gemm *g, enum judge judge, int64_t rows, int64_t cols, struct verdict *v)
 {
-    return judge_batches(g, judge, NULL, rows, cols, v);
+    return judge_spans(g, judge, NULL, rows, cols, v);
 }
 
 bool judge_whole(const struct gemm *g, const struct gemm *other, struct verdict *v)
 {
-    return judge_batches(g, JUDGE_REFERENCE, other, g->test.m, g->test.n, v);
+    return judge_spans(g, JUDGE_REFERENCE, other, g->groups.room.rows, g->test.n, v);
 }
 
 /* ---- Quantisation and transforms --------------------------------------------------------------------------------- */

@@ -49,7 +49,10 @@ void row_norms(const struct rows *rows, double *row, double *norms);
 
 enum judge { JUDGE_FP64, JUDGE_REFERENCE };
 
-/* Compare D's host copy with what the host copies of A, B, C and the scales ask for. Up to three batch entries. */
+/*
+ * Compare D's host copy with what the host copies of A, B, C, the scales and the layout ask for: so many rows and
+ * columns of up to three entries of a batch; of groups all, or if their rows are picked up to eight.
+ */
 bool judge_gemm(const struct gemm *gemm, enum judge judge, int64_t rows, int64_t cols, struct verdict *verdict);
 
 /* Compare every element of D with the D of `other`, which was computed from the same numbers in another way. */

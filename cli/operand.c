@@ -132,6 +132,37 @@ void operand_free(struct operand *operand)
     *operand = (struct operand){0};
 }
 
+static dg_tensor part_of(dg_tensor t, int64_t first, int64_t rows, int64_t cols)
+{
+    t.shape[0] = rows;
+    t.shape[1] = cols;
+    t.stride[0] = t.stride[t.ndim - 2];
+    t.stride[1] = t.stride[t.ndim - 1];
+    t.ndim = 2;
+    if (t.data)
+        t.data = (char *)t.data + first * (int64_t)dg_dtype_size(t.dtype);
+    return t;
+}
+
+struct operand operand_part(const struct operand *operand, int64_t batch, int64_t row, int64_t rows, int64_t col,
+                            int64_t cols)
+{
+    const dg_tensor *t = &operand->view;
+    const int64_t *stride = t->stride + t->ndim - 2;
+    const int64_t first = (t->ndim == 3 ? batch * t->stride[0] : 0) + row * stride[0] + col * stride[1];
+    struct operand part = *operand;
+    part.view = part_of(operand->view, first, rows, cols);
+    part.host = part_of(operand->host, first, rows, cols);
+    return part;
+}
+
+struct operand operand_flat_part(const struct operand *vector, int64_t first, int64_t rows, int64_t cols)
+{
+    struct operand part = operand_part(vector, 0, 0, rows, first, cols);
+    part.view.stride[0] = part.host.stride[0] = cols;
+    return part;
+}
+
 bool operand_upload(struct operand *operand)
 {
     if (operand->view.device == DG_CPU)

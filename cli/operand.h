@@ -39,6 +39,12 @@ bool operand_describe_scales(struct operand *operand, enum case_scales where, in
 bool operand_allocate(struct operand *operand, int64_t shift);
 void operand_free(struct operand *operand);
 
+/* A matrix of the operand, or a part of one: views of the same memory, not to be freed. */
+struct operand operand_part(const struct operand *operand, int64_t batch, int64_t row, int64_t rows, int64_t col,
+                            int64_t cols);
+/* The row-major matrix [rows, cols] that begins at element `first` of a vector, which is an operand of one row. */
+struct operand operand_flat_part(const struct operand *vector, int64_t first, int64_t rows, int64_t cols);
+
 /* Whole buffers, guards included, between host and device; nothing to do on the CPU. */
 bool operand_upload(struct operand *operand);
 bool operand_download(struct operand *operand);

@@ -11,22 +11,52 @@
 
 /* ---- GEMM: layout ------------------------------------------------------------------------------------------------ */
 
-static void describe_operands(struct gemm *g)
+/* A or B of a case: [mn, k], of which there are `batch`. */
+static void describe_operand(struct operand *operand, const struct gemm *g, struct layout layout, int64_t batch,
+                             int64_t mn, int64_t k)
+{
+    layout.dtype = DG_FLOAT8_E4M3;
+    layout.batch = batch;
+    layout.rows = g->test.flat ? 1 : mn;
+    layout.cols = g->test.flat ? mn * k : k;
+    layout.step = 1;
+    operand_describe(operand, &layout, g->device);
+}
+
+/* How many entries A, B and D have; 0: they are matrices. */
+struct entries {
+    int64_t a, b, d;
+};
+
+static struct entries entries_of(const struct test_case *t)
+{
+    switch (t->kind) {
+    case DG_GEMM_DENSE:
+        return (struct entries){t->batch, t->batch, t->batch};
+    case DG_GEMM_MASKED:
+        return (struct entries){t->groups, t->groups, t->groups};
+    case DG_GEMM_K_GROUPED:
+        return (struct entries){0, 0, t->groups};
+    default:
+        return (struct entries){0, t->groups, 0};
+    }
+}
+
+static void describe_operands(struct gemm *g, const struct entries *entries)
 {
     const struct test_case *t = &g->test;
+    const struct group_room *room = &g->groups.room;
     const bool inner = t->batch_layout == CASE_BATCH_INNER;
-    struct layout a = {.dtype = DG_FLOAT8_E4M3, .batch = t->batch, .rows = t->m, .cols = t->k, .step = 1};
-    a.col_major = t->major == CASE_MAJOR_MK || t->major == CASE_MAJOR_MN;
-    a.batch_inner = inner;
-    a.broadcast = t->broadcast == CASE_BROADCAST_A;
-    a.padding = t->lda;
-    operand_describe(&g->a, &a, g->device);
-    struct layout b = {.dtype = DG_FLOAT8_E4M3, .batch = t->batch, .rows = t->n, .cols = t->k, .step = 1};
-    b.col_major = t->major == CASE_MAJOR_KN || t->major == CASE_MAJOR_MN;
-    b.broadcast = t->broadcast == CASE_BROADCAST_B;
-    b.padding = t->ldb;
-    operand_describe(&g->b, &b, g->device);
-    struct layout d = {.dtype = (dg_dtype)t->out, .batch = t->batch, .rows = t->m, .cols = t->n};
+    const struct layout a = {.col_major = t->major == CASE_MAJOR_MK || t->major == CASE_MAJOR_MN,
+                             .batch_inner = inner,
+                             .broadcast = t->broadcast == CASE_BROADCAST_A,
+                             .padding = t->lda};
+    const struct layout b = {.col_major = t->major == CASE_MAJOR_KN || t->major == CASE_MAJOR_MN,
+                             .broadcast = t->broadcast == CASE_BROADCAST_B,
+                             .padding = t->ldb};
+    describe_operand(&g->a, g, a, entries->a, room->rows, room->k);
+    describe_operand(&g->b, g, b, entries->b, t->n, room->k);
+    struct layout d = {.dtype = (dg_dtype)t->out, .batch = entries->d, .rows = room->rows, .cols = t->n};
     d.col_major = t->d_layout == CASE_D_COL;
     d.step = t->d_layout == CASE_D_STEP ? 2 : 1;
     d.batch_inner = inner;
@@ -34,16 +64,34 @@ static void describe_operands(struct gemm *g)
     operand_describe(&g->d, &d, g->device);
     if (t->c == CASE_C_SEPARATE)
         operand_describe(&g->c, &d, g->device);
+    const struct layout layout = {
+        .dtype = DG_INT32, .rows = room->layout, .cols = 1, .step = 1, .padding = t->layout_step};
+    operand_describe(&g->layout, &layout, g->device);
 }
 
 bool gemm_describe(struct gemm *g, const struct test_case *t, int32_t device)
 {
+    const struct entries entries = entries_of(t);
+    struct group_room *room = &g->groups.room;
     *g = (struct gemm){.test = *t, .device = device, .plan = {.size = sizeof(g->plan)}};
-    describe_operands(g);
-    return operand_describe_scales(&g->sfa, (enum case_scales)t->sfa_layout, t->m, t->k, t->recipe[0], t->recipe[2],
-                                   (dg_dtype)t->sfa, t->batch, t->broadcast == CASE_BROADCAST_A, device) &&
-           operand_describe_scales(&g->sfb, (enum case_scales)t->sfb_layout, t->n, t->k, t->recipe[1], t->recipe[2],
-                                   (dg_dtype)t->sfb, t->batch, t->broadcast == CASE_BROADCAST_B, device);
+    if (!group_room(t, room))
+        return false;
+    describe_operands(g, &entries);
+    const int64_t scaled_k = t->kind == DG_GEMM_K_GROUPED ? room->k_blocks * t->recipe[2] : room->k;
+    return operand_describe_scales(&g->sfa, (enum case_scales)t->sfa_layout, room->rows, scaled_k, t->recipe[0],
+                                   t->recipe[2], (dg_dtype)t->sfa, entries.a, t->broadcast == CASE_BROADCAST_A,
+                                   device) &&
+           operand_describe_scales(&g->sfb, (enum case_scales)t->sfb_layout, t->n, scaled_k, t->recipe[1], t->recipe[2],
+                                   (dg_dtype)t->sfb, entries.b, t->broadcast == CASE_BROADCAST_B, device);
+}
+
+/* A matrix of one row, or of one column, as what it stands for. */
+static dg_tensor vector_of(dg_tensor t, int dimension)
+{
+    t.ndim = 1;
+    t.shape[0] = t.shape[dimension];
+    t.stride[0] = t.stride[dimension];
+    return t;
 }
 
 dg_gemm_args gemm_args(const struct gemm *g)
@@ -51,8 +99,9 @@ dg_gemm_args gemm_args(const struct gemm *g)
     dg_gemm_args args = DG_GEMM_ARGS_INIT;
     for (int i = 0; i < 3; ++i)
         args.recipe[i] = (int32_t)g->test.recipe[i];
-    args.a = g->a.view;
-    args.b = g->b.view;
+    args.kind = (dg_gemm_kind)g->test.kind;
+    args.a = g->test.flat ? vector_of(g->a.view, 1) : g->a.view;
+    args.b = g->test.flat ? vector_of(g->b.view, 1) : g->b.view;
     args.sfa = g->sfa.view;
     args.sfb = g->sfb.view;
     args.d = g->d.view;
@@ -61,7 +110,11 @@ dg_gemm_args gemm_args(const struct gemm *g)
     args.workspace = g->workspace;
     args.workspace_bytes = g->workspace ? g->plan.workspace_bytes : 0;
     args.num_sms = (int32_t)g->test.num_sms;
-    args.flags = g->flags;
+    args.flags = g->flags | (g->test.zero_padding ? DG_GEMM_ZERO_PADDING : 0);
+    args.alignment = (int32_t)g->test.alignment;
+    args.expected_m = (int32_t)g->test.expected_m;
+    if (g->test.kind != DG_GEMM_DENSE)
+        args.layout = vector_of(g->layout.view, 0);
     return args;
 }
 
@@ -71,7 +124,7 @@ static bool allocate(struct gemm *g)
 {
     const int64_t shift = g->test.shift;
     if (!operand_allocate(&g->a, shift) || !operand_allocate(&g->b, shift) || !operand_allocate(&g->d, shift) ||
-        !operand_allocate(&g->sfa, 0) || !operand_allocate(&g->sfb, 0))
+        !operand_allocate(&g->sfa, 0) || !operand_allocate(&g->sfb, 0) || !operand_allocate(&g->layout, 0))
         return false;
     if (g->test.c == CASE_C_SEPARATE && !operand_allocate(&g->c, shift))
         return false;
@@ -107,33 +160,94 @@ static bool quantize_on_device(const struct gemm *g, dg_tensor x, const struct o
     return ok(dg_quantize_fp8(NULL, &args, NULL)) && ok(dg_synchronize(g->device, NULL));
 }
 
-/* x, random and row-major, on the host and then on the device, has become q and sf. */
-static bool fill_operand(const struct gemm *g, struct operand *q, struct operand *sf, int64_t gran,
-                         enum random_style style, uint64_t seed)
+/* x, random and row-major, on the host and then on the device, has become q and sf there. */
+static bool quantize_random(const struct gemm *g, const struct operand *q, const struct operand *sf, int64_t gran,
+                            enum random_style style, uint64_t seed)
 {
     const int64_t rows = operand_rows(&q->view), cols = operand_cols(&q->view), batch = operand_batch(&q->view);
     struct layout layout = {.dtype = DG_BFLOAT16, .rows = rows, .cols = cols, .step = 1};
     layout.batch = q->view.ndim == 3 ? batch : 0;
     struct operand x;
     operand_describe(&x, &layout, g->device);
-    operand_fill(q, 0x7f);
-    operand_fill(sf, 0xff);
-    if (!operand_upload(q) || !operand_upload(sf))
-        return false;
     if (rows == 0 || cols == 0)
         return true;
     bool done = operand_allocate(&x, 0);
     if (done)
         random_fill(DG_BFLOAT16, x.host.data, batch * rows, cols, style, seed);
-    done = done && operand_upload(&x) && quantize_on_device(g, x.view, q, sf, gran) && operand_download(q) &&
-           operand_download(sf);
+    done = done && operand_upload(&x) && quantize_on_device(g, x.view, q, sf, gran);
     operand_free(&x);
     return done;
 }
 
+struct product gemm_product(const struct gemm *g, const struct span *s)
+{
+    const struct test_case *t = &g->test;
+    const int64_t rows = s->end - s->row, k_blocks = (s->k + t->recipe[2] - 1) / t->recipe[2];
+    const bool packed_a = t->sfa == DG_INT32, packed_b = t->sfb == DG_INT32;
+    const int64_t n_blocks = (t->n + t->recipe[1] - 1) / t->recipe[1];
+    struct product p = {
+        .sfa = operand_part(&g->sfa, s->batch, s->row, rows, s->k_block, packed_a ? (k_blocks + 3) / 4 : k_blocks),
+        .sfb = operand_part(&g->sfb, s->group, 0, n_blocks, s->k_block, packed_b ? (k_blocks + 3) / 4 : k_blocks)};
+    if (t->flat) {
+        p.a = operand_flat_part(&g->a, g->groups.room.rows * s->k_begin, rows, s->k);
+        p.b = operand_flat_part(&g->b, t->n * s->k_begin, t->n, s->k);
+    } else {
+        p.a = operand_part(&g->a, s->batch, s->row, rows, s->k_begin, s->k);
+        p.b = operand_part(&g->b, s->group, 0, t->n, s->k_begin, s->k);
+    }
+    return p;
+}
+
+/* Each product's own rows of A and columns of both, where all of A, or of B, is not one matrix. */
+static bool fill_products(const struct gemm *g, enum random_style style, uint64_t seed)
+{
+    for (int64_t i = 0; i < g->groups.count; ++i) {
+        const struct product p = gemm_product(g, &g->groups.spans[i]);
+        const uint64_t own = seed + ((uint64_t)i << 32);
+        if (!quantize_random(g, &p.a, &p.sfa, g->test.recipe[0], style, 2 * own))
+            return false;
+        if (g->test.kind == DG_GEMM_K_GROUPED &&
+            !quantize_random(g, &p.b, &p.sfb, g->test.recipe[1], style, 2 * own + 1))
+            return false;
+    }
+    return true;
+}
+
+static bool poison(struct operand *q, struct operand *sf)
+{
+    operand_fill(q, 0x7f);
+    operand_fill(sf, 0xff);
+    return operand_upload(q) && operand_upload(sf);
+}
+
+static bool fill_operands(struct gemm *g, enum random_style style, uint64_t seed)
+{
+    const struct test_case *t = &g->test;
+    if (!poison(&g->a, &g->sfa) || !poison(&g->b, &g->sfb))
+        return false;
+    if (t->kind == DG_GEMM_DENSE ? !quantize_random(g, &g->a, &g->sfa, t->recipe[0], style, 2 * seed)
+                                 : !fill_products(g, style, seed))
+        return false;
+    if (t->kind != DG_GEMM_K_GROUPED && !quantize_random(g, &g->b, &g->sfb, t->recipe[1], style, 2 * seed + 1))
+        return false;
+    return operand_download(&g->a) && operand_download(&g->sfa) && operand_download(&g->b) && operand_download(&g->sfb);
+}
+
+/* Between the numbers lie others that name no group. */
+static bool fill_layout(struct gemm *g, uint64_t seed)
+{
+    groups_free(&g->groups);
+    if (!groups_make(&g->groups, &g->test, seed))
+        return false;
+    operand_fill(&g->layout, 0x7f);
+    for (int64_t i = 0; i < g->groups.room.layout; ++i)
+        memcpy(operand_element(&g->layout, 0, i, 0), &g->groups.layout[i], sizeof(int32_t));
+    return operand_upload(&g->layout);
+}
+
 static float c_value(const struct gemm *g, int64_t batch, int64_t row, int64_t col, uint64_t seed)
 {
-    const uint64_t index = (uint64_t)((batch * g->test.m + row) * g->test.n + col);
+    const uint64_t index = (uint64_t)((batch * g->groups.room.rows + row) * g->test.n + col);
     return 8.0f * random_normal(seed ^ 0xcccc, index);
 }
 
@@ -147,7 +261,7 @@ static void fill_c_rows(void *user, int64_t begin, int64_t end)
 {
     const struct fill_c *f = user;
     for (int64_t i = begin; i < end; ++i) {
-        const int64_t batch = i / f->gemm->test.m, row = i % f->gemm->test.m;
+        const int64_t batch = i / f->gemm->groups.room.rows, row = i % f->gemm->groups.room.rows;
         for (int64_t col = 0; col < f->gemm->test.n; ++col)
             number_write(f->operand->host.dtype, operand_element(f->operand, batch, row, col), 0,
                          c_value(f->gemm, batch, row, col, f->seed));
@@ -157,7 +271,7 @@ static void fill_c_rows(void *user, int64_t begin, int64_t end)
 static void fill_c(const struct gemm *g, const struct operand *operand, uint64_t seed)
 {
     struct fill_c f = {g, operand, seed};
-    parallel_for(operand_batch(&operand->host) * g->test.m, 1, fill_c_rows, &f);
+    parallel_for(operand_batch(&operand->host) * g->groups.room.rows, 1, fill_c_rows, &f);
 }
 
 static void fill_nan(void *user, uint8_t *data, size_t bytes)
@@ -166,10 +280,19 @@ static void fill_nan(void *user, uint8_t *data, size_t bytes)
     memset(data, 0xff, bytes);
 }
 
+static struct operand d_rows(const struct gemm *g, const struct span *span, int64_t row, int64_t end)
+{
+    return operand_part(&g->d, span->batch, row, end - row, 0, g->test.n);
+}
+
 static void make_d_image(struct gemm *g, uint64_t seed)
 {
     operand_fill_pattern(&g->d);
-    operand_for_runs(&g->d, fill_nan, NULL);
+    for (int64_t i = 0; i < g->groups.count; ++i) {
+        const struct span *span = &g->groups.spans[i];
+        const struct operand rows = d_rows(g, span, span->row, span->zero_end);
+        operand_for_runs(&rows, fill_nan, NULL);
+    }
     if (g->test.c == CASE_C_IS_D)
         fill_c(g, &g->d, seed);
     memcpy(g->d_image, g->d.host_memory, g->d.bytes);
@@ -177,8 +300,7 @@ static void make_d_image(struct gemm *g, uint64_t seed)
 
 bool gemm_refill(struct gemm *g, enum random_style style, uint64_t seed)
 {
-    if (!fill_operand(g, &g->a, &g->sfa, g->test.recipe[0], style, 2 * seed) ||
-        !fill_operand(g, &g->b, &g->sfb, g->test.recipe[1], style, 2 * seed + 1))
+    if (!fill_layout(g, seed) || !fill_operands(g, style, seed))
         return false;
     if (g->test.c == CASE_C_SEPARATE) {
         operand_fill(&g->c, 0xff);
@@ -203,6 +325,8 @@ void gemm_free(struct gemm *g)
     operand_free(&g->sfb);
     operand_free(&g->c);
     operand_free(&g->d);
+    operand_free(&g->layout);
+    groups_free(&g->groups);
     if (g->workspace)
         dg_free(g->device, g->workspace);
     free(g->d_image);
@@ -223,27 +347,81 @@ bool gemm_run(const struct gemm *g, dg_context *context, dg_stream stream)
     return ok(dg_gemm(context, &args, stream));
 }
 
-struct nan_search {
-    dg_dtype dtype;
-    bool found;
+/* What each row of D, entry after entry, has become. */
+enum row_use { ROW_STAYS, ROW_ZERO, ROW_COMPUTED };
+
+static uint8_t *row_uses(const struct gemm *g)
+{
+    const int64_t rows = g->groups.room.rows;
+    uint8_t *uses = get_memory((size_t)(operand_batch(&g->d.host) * rows));
+    if (uses == NULL)
+        return NULL;
+    memset(uses, ROW_STAYS, (size_t)(operand_batch(&g->d.host) * rows));
+    for (int64_t i = 0; i < g->groups.count; ++i) {
+        const struct span *s = &g->groups.spans[i];
+        uint8_t *use = uses + s->batch * rows;
+        memset(use + s->row, ROW_COMPUTED, (size_t)(s->end - s->row));
+        memset(use + s->end, ROW_ZERO, (size_t)(s->zero_end - s->end));
+    }
+    return uses;
+}
+
+struct row_check {
+    const struct gemm *gemm;
+    enum row_use use;
+    bool good;
 };
 
-static void search_nan(void *user, uint8_t *data, size_t bytes)
+static bool has_nan(dg_dtype dtype, const uint8_t *data, size_t bytes)
 {
-    struct nan_search *search = user;
-    const int64_t count = (int64_t)(bytes / dg_dtype_size(search->dtype));
-    for (int64_t i = 0; i < count && !search->found; ++i)
-        search->found = isnan(number_read(search->dtype, data, i)) != 0;
+    const int64_t count = (int64_t)(bytes / dg_dtype_size(dtype));
+    for (int64_t i = 0; i < count; ++i)
+        if (isnan(number_read(dtype, data, i)))
+            return true;
+    return false;
+}
+
+static bool all_zero(const uint8_t *data, size_t bytes)
+{
+    size_t at = 0;
+    while (at < bytes && data[at] == 0)
+        ++at;
+    return at == bytes;
+}
+
+static void check_run(void *user, uint8_t *data, size_t bytes)
+{
+    struct row_check *check = user;
+    const struct operand *d = &check->gemm->d;
+    const uint8_t *before = check->gemm->d_image + (data - (uint8_t *)d->host_memory);
+    check->good = check->good && (check->use == ROW_COMPUTED ? !has_nan(d->host.dtype, data, bytes)
+                                  : check->use == ROW_ZERO   ? all_zero(data, bytes)
+                                                             : memcmp(data, before, bytes) == 0);
+}
+
+static bool check_row(const struct gemm *g, int64_t batch, int64_t row, enum row_use use)
+{
+    static const char *const sentences[] = {
+        [ROW_STAYS] = "belongs to no group and yet was changed",
+        [ROW_ZERO] = "is padding that has to be zeros, and is not",
+        [ROW_COMPUTED] = "is NaN somewhere: not written, or computed from what lies outside A, B or their scales"};
+    struct row_check check = {g, use, true};
+    const struct operand one = operand_part(&g->d, batch, row, 1, 0, g->test.n);
+    operand_for_runs(&one, check_run, &check);
+    return check.good || trouble("row %lld of D's entry %lld %s", (long long)row, (long long)batch, sentences[use]);
 }
 
 bool gemm_check_surroundings(const struct gemm *g)
 {
-    struct nan_search search = {g->d.host.dtype, false};
+    const int64_t rows = g->groups.room.rows, count = operand_batch(&g->d.host) * rows;
     if (!operand_gaps_same(&g->d, "D", g->d_image))
         return false;
-    operand_for_runs(&g->d, search_nan, &search);
-    return !search.found ||
-           trouble("an element of D is NaN: not written, or computed from what lies outside A, B or their scales");
+    uint8_t *uses = row_uses(g);
+    bool good = uses != NULL;
+    for (int64_t i = 0; good && i < count; ++i)
+        good = check_row(g, i / rows, i % rows, (enum row_use)uses[i]);
+    free(uses);
+    return good;
 }
 
 /* ---- Quantisation ------------------------------------------------------------------------------------------------ */

@@ -154,7 +154,7 @@ bool parse_number(const char *text, int64_t min, int64_t max, int64_t *value)
 
 bool parse_numbers(const char *text, int64_t min, int64_t max, int count, int64_t *values)
 {
-    char copy[128];
+    char copy[1024];
     int found = 0;
     if (strlen(text) >= sizeof(copy))
         return trouble("\"%.20s...\" is too long for %d numbers", text, count);

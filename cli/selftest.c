@@ -92,7 +92,7 @@ static bool judge(struct selftest *s, const struct gemm *g, struct report_line *
 {
     const struct test_case *t = &g->test;
     const double products = 0.5 * case_flops(t);
-    const int64_t rows = products <= judged_whole ? t->m : SAMPLE_ROWS;
+    const int64_t rows = products <= judged_whole ? g->groups.room.rows : SAMPLE_ROWS;
     const int64_t cols = products <= judged_whole ? t->n : SAMPLE_COLS;
     struct verdict verdict;
     if (!judge_gemm(g, s->device == DG_CPU ? JUDGE_FP64 : JUDGE_REFERENCE, rows, cols, &verdict))

@@ -74,19 +74,62 @@ static bool replay(struct gemm *g, gpu_exec *exec, dg_stream stream, int64_t see
     return same;
 }
 
-static bool graph_warm(int32_t device, int64_t seed)
+/* Captured once, launched with other inputs. */
+static bool replays(const char *text, int32_t device, int64_t seed)
 {
     struct gemm g;
     dg_stream stream = NULL;
     gpu_exec *exec = NULL;
-    bool good = make(&g, "gemm fp8 m=192 n=512 k=1024", device, seed) && gemm_run(&g, NULL, NULL) &&
-                gpu_stream_create(&stream) && capture(&g, stream, &exec);
+    bool good = make(&g, text, device, seed) && gemm_run(&g, NULL, NULL) && gpu_stream_create(&stream) &&
+                capture(&g, stream, &exec);
     for (int64_t i = 1; good && i <= 3; ++i)
         good = replay(&g, exec, stream, seed + i);
     gpu_graph_destroy(exec);
     gpu_stream_destroy(stream);
     gemm_free(&g);
-    return good;
+    return good || trouble("%s: %s", text, strdupa(trouble_text()));
+}
+
+static bool graph_warm(int32_t device, int64_t seed)
+{
+    return replays("gemm fp8 m=192 n=512 k=1024", device, seed);
+}
+
+/* Cases whose groups are drawn anew with each seed. */
+static const char *const drawn_groups[] = {"gemm fp8 m=150 n=512 k=640 kind=contiguous groups=6 tail=128",
+                                           "gemm fp8 m=40 n=512 k=640 kind=contiguous groups=9 alignment=32",
+                                           "gemm fp8 m=150 n=512 k=640 kind=psum groups=6 zero_padding=1 tail=64",
+                                           "gemm fp8 m=192 n=512 k=640 kind=masked groups=8",
+                                           "gemm fp8 m=128 n=192 k=512 kind=k_grouped groups=5 out=fp32 c=d",
+                                           "gemm fp8 m=128 n=192 k=512 kind=k_grouped groups=5 out=fp32 flat=1",
+                                           NULL};
+
+static bool graph_groups(int32_t device, int64_t seed)
+{
+    for (const char *const *text = drawn_groups; *text; ++text)
+        if (!replays(*text, device, seed))
+            return false;
+    return true;
+}
+
+/* Without a graph: one problem's memory, other groups in it each time. */
+static bool changed_groups(int32_t device, int64_t seed)
+{
+    for (const char *const *text = drawn_groups; *text; ++text) {
+        struct gemm g;
+        uint8_t *copy = NULL;
+        bool good = make(&g, *text, device, seed) && plain_result(&g, &copy);
+        for (int64_t i = 1; good && i <= 3; ++i) {
+            free(copy);
+            copy = NULL;
+            good = gemm_refill(&g, RANDOM_GROUPS, (uint64_t)(seed + i)) && plain_result(&g, &copy);
+        }
+        free(copy);
+        gemm_free(&g);
+        if (!good)
+            return trouble("%s: %s", *text, strdupa(trouble_text()));
+    }
+    return true;
 }
 
 static int64_t files_seen;
@@ -394,9 +437,15 @@ static bool shifted_agrees(const char *text, int32_t device, int64_t seed)
 
 static bool full_size(int32_t device, int64_t seed)
 {
-    static const char *const big[] = {
-        "gemm fp8 m=4096 n=4096 k=7168", "gemm fp8 m=8192 n=2112 k=7168 out=fp32 sfa=ue8m0 sfb=ue8m0",
-        "gemm fp8 m=1111 n=24576 k=1536 out=fp16 c=d", "gemm fp8 m=64 n=7168 k=16384", NULL};
+    static const char *const big[] = {"gemm fp8 m=4096 n=4096 k=7168",
+                                      "gemm fp8 m=8192 n=2112 k=7168 out=fp32 sfa=ue8m0 sfb=ue8m0",
+                                      "gemm fp8 m=1111 n=24576 k=1536 out=fp16 c=d",
+                                      "gemm fp8 m=64 n=7168 k=16384",
+                                      "gemm fp8 m=500 n=4096 k=7168 kind=contiguous groups=8",
+                                      "gemm fp8 m=200 n=7168 k=2048 kind=psum groups=16 alignment=64 zero_padding=1",
+                                      "gemm fp8 m=512 n=4096 k=7168 kind=masked groups=8 sfa=ue8m0 sfb=ue8m0",
+                                      "gemm fp8 m=4096 n=7168 k=1024 kind=k_grouped groups=4 out=fp32 c=d",
+                                      NULL};
     for (const char *const *text = big; *text; ++text)
         if (!shifted_agrees(*text, device, seed))
             return false;
@@ -406,6 +455,8 @@ static bool full_size(int32_t device, int64_t seed)
 const struct system_check system_checks[] = {
     {"check graph capture, cold: compiled inside", true, graph_cold},
     {"check graph capture, warm: inputs changed", true, graph_warm},
+    {"check graph capture: sizes of groups changed", true, graph_groups},
+    {"check other sizes of groups in one memory", false, changed_groups},
     {"check two streams at once", true, two_streams},
     {"check two threads at once", false, two_threads},
     {"check PDL: A comes from the kernel before", true, pdl_late_a},

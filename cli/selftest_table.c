@@ -72,6 +72,63 @@ static const struct {
     /* More than 2^31 elements in D, in A. */
     {SELFTEST_FULL, "gemm fp8 {m=66000 n=33000 k=128|m=300000 n=64 k=7296}"},
     {SELFTEST_FULL, "gemm fp8 m={1|30|31|32|47|48|49|80|112|113|144|160|176|208|224|240} n={576|2112} k={512|7168}"},
+    /* Groups of rows: drawn ones; then none, one, few, at the front, in the middle and behind; M off the alignment. */
+    {SELFTEST_QUICK, "gemm fp8 {m=100|m=20 alignment=32} n={136|200} k=300 kind={contiguous|psum} groups=4"},
+    {SELFTEST_QUICK, "gemm fp8 n=200 k=384 kind=contiguous groups=4 sizes=-128,100,0,-300,130,7 alignment={8|64|128} "
+                     "tail={-20|600}"},
+    {SELFTEST_QUICK, "gemm fp8 n=136 k=256 kind=psum groups=5 sizes=100,0,-3,130,7 alignment={8|128} "
+                     "zero_padding={0|1} tail={-20|300}"},
+    {SELFTEST_QUICK, "gemm fp8 n=72 k=128 groups=3 {kind=contiguous sizes=0|kind=psum sizes=0,-5} tail={0|300}"},
+    {SELFTEST_NORMAL, "gemm fp8 n={130|264} k=384 kind={contiguous|psum} groups=6 sizes=1,0,200,64,129,8 "
+                      "alignment={8|16|32|64|96|128|256} {out=bf16|out=fp32 c=d}"},
+    {SELFTEST_NORMAL, "gemm fp8 n=264 k=256 kind=psum groups=7 sizes=-9,1,0,200,64,129,8 zero_padding=1 "
+                      "alignment={8|16|32|64|96|128|256} tail={-1|0|1}"},
+    {SELFTEST_NORMAL, "gemm fp8 n=130 k=256 kind=contiguous groups=4 sizes=-2000,1,-1,-1,-1,300 alignment={16|96|128} "
+                      "tail={-100|5000}"},
+    {SELFTEST_NORMAL, "gemm fp8 m=90 n={72|200|1024} k={64|100|128|300|7168} kind={contiguous|psum} groups=3"},
+    {SELFTEST_NORMAL, "gemm fp8 m=90 n={1|9|24|71|136} k=256 kind={contiguous|psum} groups=3 out={bf16|fp32}"},
+    {SELFTEST_NORMAL, "gemm fp8 m=50 n=136 k=300 kind={contiguous|psum zero_padding=1} groups=5 alignment=64 "
+                      "out={bf16|fp16|fp32} c={none|separate|d}"},
+    {SELFTEST_NORMAL, "gemm fp8 m={1|4|40} n=576 k=512 kind={contiguous|psum} groups=200 alignment={8|32}"},
+    /* A batch whose entries are partly in use: none, one and all rows, and counts that are none. */
+    {SELFTEST_QUICK, "gemm fp8 m={1|8|65|192} n=200 k=256 kind=masked groups=5"},
+    {SELFTEST_QUICK,
+     "gemm fp8 m=65 n=136 k=300 kind=masked groups=4 sizes={0|65|-1,70,3,0|-2147483648,2147483647,0,64} "
+     "expected_m={0|20}"},
+    {SELFTEST_NORMAL, "gemm fp8 m={1|8|65|192} n={71|129|264} k={64|100|128|300|7168} kind=masked groups=6"},
+    {SELFTEST_NORMAL, "gemm fp8 m={1|8|65|192} n={1|136|520} k=384 kind=masked groups=6 sizes={0|192|1,0,193,0,0,64}"},
+    {SELFTEST_NORMAL, "gemm fp8 m=100 n=136 k=300 kind=masked groups=5 out={bf16|fp16|fp32} c={none|separate|d}"},
+    {SELFTEST_NORMAL, "gemm fp8 m=64 n=576 k=1024 kind=masked groups={1|64|300} mean=4 expected_m={0|4|64|100000}"},
+    /* Views, scales and SMs of groups. */
+    {SELFTEST_QUICK, "gemm fp8 m=60 n=136 k=640 kind={contiguous|masked} groups=3 {recipe=1,1,128|sfa=ue8m0 sfb=ue8m0|"
+                     "recipe=1,1,128 sfb=ue8m0|layout_step=+3|shift=+1}"},
+    {SELFTEST_NORMAL, "gemm fp8 m=60 n=200 k=640 kind={contiguous|psum|masked} groups=4 {major=mk|major=kn|major=mn|"
+                      "lda=+16 ldb=+32 ldd=+8|lda=+1|ldb=+7|ldd=+1|shift=+4|shift=+16|d_layout=col|d_layout=step}"},
+    {SELFTEST_NORMAL, "gemm fp8 m=60 n=200 k={640|1100} kind={contiguous|psum|masked} groups=4 {sfa=ue8m0|sfb=ue8m0|"
+                      "sfa=ue8m0 sfb=ue8m0} recipe={1,128,128|1,1,128} sfa_layout={mn|row}"},
+    {SELFTEST_NORMAL, "gemm fp8 m=60 n=200 k=640 kind={contiguous|psum|masked} groups=4 {sfa_layout=mn_unaligned|"
+                      "sfa_layout=strided sfb_layout=mn|sfb_layout=strided recipe=1,1,128}"},
+    {SELFTEST_NORMAL, "gemm fp8 m=300 n=520 k=640 kind={contiguous|psum|masked} groups=5 num_sms={1|7|131}"},
+    /* Groups of K: whole groups of 128, odd ones, none; more and less than there is room for. */
+    {SELFTEST_QUICK, "gemm fp8 m=65 n=136 k=200 kind=k_grouped groups=3 out=fp32 flat={0|1} c={none|separate|d}"},
+    {SELFTEST_QUICK, "gemm fp8 m=65 n=136 kind=k_grouped groups=5 out=fp32 sizes=100,0,-3,1,300 flat={0|1} "
+                     "tail={-120|0|120}"},
+    {SELFTEST_NORMAL,
+     "gemm fp8 m={1|64|200} n={71|256} kind=k_grouped groups=6 sizes={128,256,0,384|0,100,1,0,300,16|0} "
+     "flat={0|1} out=fp32 c={none|d}"},
+    {SELFTEST_NORMAL, "gemm fp8 m=130 n=264 k=512 kind=k_grouped groups=4 out={bf16|fp16|fp32} major={kk|mk|kn|mn} "
+                      "c={none|separate|d}"},
+    {SELFTEST_NORMAL, "gemm fp8 m=130 n=264 k=512 kind=k_grouped groups=4 out=fp32 {lda=+16 ldb=+32|lda=+1|ldd=+4|"
+                      "sfa_layout=row sfb_layout=mn|sfa_layout=mn_unaligned|sfb_layout=strided|layout_step=+1|shift=+1|"
+                      "num_sms=7|shift=+16 flat=1}"},
+    {SELFTEST_NORMAL, "gemm fp8 m=256 n=512 k=7168 kind=k_grouped groups={1|3} out=fp32 flat={0|1}"},
+    /* Shapes that bench measures, smaller ones first. */
+    {SELFTEST_NORMAL,
+     "gemm fp8 {kind=contiguous m=256 groups=16|kind=psum m=200 groups=16 alignment=64|kind=masked m=512 "
+     "mean=192 groups=16|kind=masked m=1024 mean=20 groups=6} {n=4096 k=7168|n=7168 k=2048}"},
+    {SELFTEST_NORMAL, "gemm fp8 m=4096 n=7168 k=1024 kind=k_grouped groups=4 out=fp32 c=d flat={0|1}"},
+    {SELFTEST_FULL, "gemm fp8 {kind=contiguous m=4096 groups=8|kind=masked m=4096 mean=192 groups=32} {n=6144 k=7168|"
+                    "n=7168 k=3072} {sfa=fp32|sfa=ue8m0 sfb=ue8m0}"},
     /* Quantisation: the three granularities, types, layouts, tails. */
     {SELFTEST_QUICK, "quantize fp8 m={1|70} k={1|128|300} in={bf16|fp16|fp32} gran={1,128|128,128} sf={fp32|ue8m0}"},
     {SELFTEST_QUICK, "quantize fp8 m={1|300} k=70 gran=128,1 in={bf16|fp32}"},

@@ -1,6 +1,7 @@
 /* The program's parts that need no GPU: cases, files and numbers. */
 #include "cli/array.h"
 #include "cli/cases.h"
+#include "cli/groups.h"
 #include "cli/npy.h"
 #include "cli/number.h"
 #include "cli/parallel.h"
@@ -59,11 +60,35 @@ TEST(every_key_survives_printing_and_parsing)
         "gemm fp8 m=5 n=6 k=7 out=bf16 recipe=1,128,128 sfb=ue8m0 sfb_layout=mn lda=+16 ldb=+7 ldd=+3 d_layout=col",
         "gemm fp8 m=5 n=6 k=7 out=bf16 recipe=1,128,128 batch=3 broadcast=b shift=+1 num_sms=77 seed=12",
         "gemm fp8 m=5 n=6 k=7 out=fp32 recipe=1,128,128 batch=2 c=d d_layout=step batch_layout=inner",
+        "gemm fp8 m=5 n=6 k=7 out=bf16 recipe=1,1,128 kind=contiguous groups=3 tail=-2 alignment=64 layout_step=+1",
+        "gemm fp8 n=6 k=7 out=bf16 recipe=1,128,128 kind=contiguous groups=3 sizes=-128,0,9,1 tail=400 c=d",
+        "gemm fp8 n=6 k=7 out=bf16 recipe=1,128,128 kind=psum groups=2 sizes=5 zero_padding=1 expected_m=4 beside_ns=9",
+        "gemm fp8 m=9 n=6 k=7 out=bf16 recipe=1,128,128 kind=masked groups=2 mean=4 expected_m=7",
+        "gemm fp8 m=9 n=6 k=7 out=bf16 recipe=1,128,128 kind=masked groups=2 sizes=-1,2147483647",
+        "gemm fp8 m=9 n=6 k=7 out=fp32 recipe=1,1,128 kind=k_grouped groups=2 flat=1",
+        "gemm fp8 m=9 n=6 out=fp32 recipe=1,1,128 kind=k_grouped groups=2 sizes=0,300 tail=-5 major=mn",
         "quantize fp8 m=5 k=6 in=fp16 gran=128,1 sf=ue8m0 batch=2 sf_layout=row lda=+1 shift=+2 round=1 seed=3",
         "transform scale m=5 k=6 from=ue8m0 to=fp32 gran=128,128 batch=4 sf_layout=mn_unaligned seed=9",
     };
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); ++i)
         expect_printed(lines[i], lines[i]);
+}
+
+/* The longest list there may be, and every other key at its longest. */
+TEST(the_longest_case_survives_too)
+{
+    char line[2 * CASE_NAME_BYTES] = "gemm fp8 m=1073741824 n=1073741824 k=1073741824 out=bf16 recipe=1024,1024,1024 "
+                                     "kind=masked groups=65536 sizes=-2147483648";
+    char name[CASE_NAME_BYTES];
+    for (int i = 1; i < CASE_MOST_SIZES; ++i)
+        strcat(line, ",-2147483648");
+    strcat(line, " expected_m=2147483647 layout_step=+1048576 c=separate major=mk sfa=ue8m0 sfb=ue8m0 "
+                 "sfa_layout=mn_unaligned sfb_layout=mn_unaligned lda=+1048576 ldb=+1048576 ldd=+1048576 "
+                 "d_layout=step shift=+1048576 num_sms=65536 beside_ns=1073741824 seed=9223372036854775807");
+    struct test_case c;
+    EXPECT_THAT(case_parse(line, &c), "%s", trouble_text());
+    case_print(&c, name);
+    EXPECT_THAT(strcmp(line, name) == 0, "%s", name);
 }
 
 TEST(bad_cases_are_refused_with_a_sentence)
@@ -90,6 +115,147 @@ TEST(bad_cases_are_refused_with_a_sentence)
     expect_refused("gemm fp8 m=1 n=2 k=3 broadcast=a", "want a batch");
     expect_refused("gemm fp8 m=1 n=2 k=3 batch=2 batch_layout=inner major=mk", "contiguous along k");
     expect_refused("transform scale m=1 k=2 from=ue8m0 to=ue8m0", "does not exist");
+    expect_refused("gemm fp8 m=1 n=2 k=3 kind=grouped", "wanted is one of dense, contiguous, psum, masked, k_grouped");
+    expect_refused("gemm fp8 m=1 n=2 k=3 kind=masked", "kind=masked wants groups=");
+    expect_refused("gemm fp8 m=1 n=2 k=3 groups=3", "groups has no meaning with kind=dense");
+    expect_refused("gemm fp8 m=1 n=2 k=3 kind=psum groups=3 batch=2", "batch has no meaning with kind=psum");
+    expect_refused("gemm fp8 m=1 n=2 k=3 kind=psum groups=3 mean=2", "mean has no meaning with kind=psum");
+    expect_refused("gemm fp8 m=1 n=2 k=3 kind=psum groups=3 sizes=2", "m and sizes exclude each other with kind=psum");
+    expect_refused("gemm fp8 n=2 kind=psum groups=3 sizes=2", "lacks k=");
+    expect_refused("gemm fp8 m=1 n=2 k=3 kind=k_grouped groups=3 sizes=2", "k and sizes exclude each other");
+    expect_refused("gemm fp8 n=2 k=3 kind=contiguous groups=3 sizes=-2,-3", "no group gets any rows");
+    expect_refused("gemm fp8 n=2 k=3 kind=psum groups=3 sizes=128,-128", "two groups share rows");
+    expect_refused("gemm fp8 n=2 k=3 kind=psum groups=3 sizes=", "is not a whole number");
+    expect_refused("gemm fp8 n=2 k=3 kind=psum groups=3 sizes=2147483648", "is not between");
+    expect_refused("gemm fp8 n=2 k=3 kind=psum groups=3 sizes=2147483647", "the groups add up to");
+    expect_refused("gemm fp8 m=1 n=2 k=3 kind=k_grouped groups=3 flat=1 lda=+1", "flat=1 leaves no choice");
+    expect_refused(
+        "gemm fp8 n=2 k=3 kind=psum groups=1 sizes=0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,"
+        "0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0",
+        "it has 65 numbers; at most 64");
+}
+
+/* ---- Groups --------------------------------------------------------------------------------------------------- */
+
+static void deal(const char *line, struct groups *groups)
+{
+    struct test_case c;
+    EXPECT_THAT(case_parse(line, &c) && groups_make(groups, &c, (uint64_t)c.seed), "%s: %s", line, trouble_text());
+}
+
+static void expect_layout(const struct groups *groups, int64_t first, int64_t end, int32_t number)
+{
+    for (int64_t i = first; i < end; ++i)
+        EXPECT_THAT(groups->layout[i] == number, "row %d is marked %d, wanted %d", (int)i, groups->layout[i], number);
+}
+
+/* What a span says, as text. */
+static void expect_span(const struct groups *groups, int64_t index, const char *wanted)
+{
+    char got[128];
+    EXPECT(index < groups->count);
+    const struct span *s = &groups->spans[index];
+    snprintf(got, sizeof(got), "d %d, b %d, rows %d to %d, zeros to %d, k %d from %d, scales from %d", (int)s->batch,
+             (int)s->group, (int)s->row, (int)s->end, (int)s->zero_end, (int)s->k, (int)s->k_begin, (int)s->k_block);
+    EXPECT_THAT(strcmp(got, wanted) == 0, "span %d is \"%s\", wanted \"%s\"", (int)index, got, wanted);
+}
+
+TEST(contiguous_groups_are_dealt_as_written)
+{
+    struct groups g;
+    deal("gemm fp8 n=2 k=300 kind=contiguous groups=3 sizes=-30,40,0,-64,7,-1 alignment=32 tail=40", &g);
+    EXPECT_INT(g.room.rows, 32 + 64 + 64 + 32 + 40);
+    EXPECT_INT(g.room.layout, g.room.rows);
+    expect_layout(&g, 0, 32, -1);
+    expect_layout(&g, 32, 72, 0);
+    expect_layout(&g, 72, 96, -1);
+    expect_layout(&g, 96, 160, 3); /* of no group too: there are three */
+    expect_layout(&g, 160, 167, 2);
+    expect_layout(&g, 167, 232, -1);
+    EXPECT_INT(g.count, 2);
+    expect_span(&g, 0, "d 0, b 0, rows 32 to 96, zeros to 96, k 300 from 0, scales from 0");
+    expect_span(&g, 1, "d 0, b 2, rows 160 to 192, zeros to 192, k 300 from 0, scales from 0");
+    groups_free(&g);
+    deal("gemm fp8 n=2 k=3 kind=contiguous groups=2 sizes=40,-1,-1,-1,-1 alignment=8 tail=-3", &g);
+    EXPECT_INT(g.room.rows, 40 + 4 * 8 + 40 - 3);
+    expect_layout(&g, 48, 56, 2);
+    expect_layout(&g, 56, 64, INT32_MIN);
+    expect_layout(&g, 64, 72, INT32_MAX);
+    expect_span(&g, 1, "d 0, b 1, rows 72 to 109, zeros to 109, k 3 from 0, scales from 0");
+    groups_free(&g);
+}
+
+TEST(prefix_sums_are_dealt_as_written)
+{
+    struct groups g;
+    deal("gemm fp8 n=2 k=3 kind=psum groups=5 sizes=-9,40,0,-3,50 alignment=32 zero_padding=1 tail=-20", &g);
+    static const int32_t ends[] = {-9, 40, 64, 61, 114};
+    for (int i = 0; i < 5; ++i)
+        EXPECT_INT(g.layout[i], ends[i]);
+    EXPECT_INT(g.room.rows, 108);
+    EXPECT_INT(g.count, 4);
+    expect_span(&g, 0, "d 0, b 0, rows 0 to 0, zeros to 0, k 3 from 0, scales from 0");
+    expect_span(&g, 1, "d 0, b 1, rows 0 to 40, zeros to 64, k 3 from 0, scales from 0");
+    expect_span(&g, 2, "d 0, b 2, rows 64 to 64, zeros to 64, k 3 from 0, scales from 0");
+    expect_span(&g, 3, "d 0, b 4, rows 64 to 108, zeros to 108, k 3 from 0, scales from 0");
+    groups_free(&g);
+}
+
+TEST(counts_and_ks_are_dealt_as_written)
+{
+    struct groups g;
+    deal("gemm fp8 m=9 n=2 k=3 kind=masked groups=3 sizes=-1,10,4", &g);
+    expect_span(&g, 0, "d 0, b 0, rows 0 to 0, zeros to 0, k 3 from 0, scales from 0");
+    expect_span(&g, 1, "d 1, b 1, rows 0 to 9, zeros to 9, k 3 from 0, scales from 0");
+    expect_span(&g, 2, "d 2, b 2, rows 0 to 4, zeros to 4, k 3 from 0, scales from 0");
+    groups_free(&g);
+    deal("gemm fp8 m=9 n=2 kind=k_grouped groups=4 sizes=130,-7,0,300 tail=-10", &g);
+    EXPECT_INT(g.room.k, 420);
+    EXPECT_INT(g.room.k_blocks, 5);
+    expect_span(&g, 1, "d 1, b 1, rows 0 to 9, zeros to 9, k 0 from 130, scales from 2");
+    expect_span(&g, 3, "d 3, b 3, rows 0 to 9, zeros to 9, k 290 from 130, scales from 2");
+    groups_free(&g);
+}
+
+TEST(drawn_sizes_spread_about_their_mean_and_fit_any_seed)
+{
+    static const char *const lines[] = {"gemm fp8 m=100 n=2 k=3 kind=contiguous groups=50 alignment=8",
+                                        "gemm fp8 m=100 n=2 k=3 kind=psum groups=50 alignment=8",
+                                        "gemm fp8 m=4096 n=2 k=3 kind=masked groups=50 mean=100"};
+    for (int i = 0; i < 3; ++i) {
+        struct test_case c;
+        struct groups g;
+        double rows = 0.0;
+        deal(lines[i], &g);
+        EXPECT_INT(g.count, 50);
+        for (int64_t j = 0; j < g.count; ++j) {
+            const int64_t size = g.spans[j].end - g.spans[j].row;
+            EXPECT(size >= 70 && size <= 136); /* contiguous: up to the next aligned row */
+            rows += (double)size;
+        }
+        EXPECT(rows > 4600 && rows < 5600);
+        groups_free(&g);
+        EXPECT(case_parse(lines[i], &c));
+        for (uint64_t seed = 2; seed < 50; ++seed) { /* ASan would see what does not fit */
+            EXPECT(groups_make(&g, &c, seed));
+            for (int64_t j = 0; j < g.count; ++j)
+                EXPECT(g.spans[j].end <= g.room.rows);
+            groups_free(&g);
+        }
+    }
+}
+
+TEST(groups_work_is_that_of_what_is_in_use)
+{
+    struct test_case c;
+    EXPECT(case_parse("gemm fp8 m=64 n=256 k=256 kind=masked groups=4 sizes=0,10,20,-3", &c));
+    EXPECT_INT(case_flops(&c), 2 * 30 * 256 * 256);
+    EXPECT_INT(case_bytes(&c), 30 * (256 + 8) + 2 * (256 * 256 + 16) + 30 * 256 * 2);
+    EXPECT(case_parse("gemm fp8 m=64 n=256 kind=k_grouped groups=3 sizes=0,128,384 out=fp32 c=d", &c));
+    EXPECT_INT(case_flops(&c), 2 * 64 * 256 * 512);
+    EXPECT_INT(case_bytes(&c), (64 + 256) * (512 + 16) + 3 * 64 * 256 * 8);
+    EXPECT(case_parse("gemm fp8 n=256 k=256 kind=contiguous groups=3 sizes=1,0,-512,130", &c));
+    EXPECT_INT(case_flops(&c), 2 * (128 + 256) * 256 * 256); /* whole blocks are computed */
 }
 
 TEST(arguments_make_cases_quoted_or_not)

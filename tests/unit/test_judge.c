@@ -190,6 +190,149 @@ TEST(writing_outside_d_is_seen)
     gemm_free(&g);
 }
 
+/* ---- Groups --------------------------------------------------------------------------------------------------- */
+
+static const char *const grouped[] = {
+    "gemm fp8 n=200 k=300 kind=contiguous groups=4 sizes=-64,100,0,-300,130,7 alignment=64 tail=-20 layout_step=+3",
+    "gemm fp8 n=200 k=300 kind=psum groups=5 sizes=100,0,-3,130,7 alignment=64 tail=80 zero_padding=1 out=fp16",
+    "gemm fp8 m=65 n=200 k=300 kind=masked groups=5 sizes=100,0,-3,65,7 c=separate sfa=ue8m0 sfb=ue8m0",
+    "gemm fp8 m=65 n=71 k=300 kind=masked groups=5 mean=20 out=fp32 c=d recipe=1,1,128 ldd=+3",
+    "gemm fp8 m=65 n=71 kind=k_grouped groups=5 out=fp32 c=d flat=1 sizes=100,0,-3,1,300 tail=-120",
+    "gemm fp8 m=65 n=71 kind=k_grouped groups=5 out=fp32 c=separate major=mn sizes=100,0,-3,1,300 tail=120",
+};
+enum { GROUPED = sizeof(grouped) / sizeof(grouped[0]) };
+
+static bool all_accepted(const struct gemm *g)
+{
+    struct verdict v;
+    return judge_gemm(g, JUDGE_FP64, INT32_MAX, INT32_MAX, &v) && verdict_accept(&v, g->d.host.dtype);
+}
+
+TEST(grouped_results_are_accepted)
+{
+    for (int i = 0; i < GROUPED; ++i) {
+        struct gemm g;
+        make_and_run(&g, grouped[i]);
+        EXPECT_THAT(gemm_check_surroundings(&g), "%s: %s", grouped[i], trouble_text());
+        EXPECT_THAT(all_accepted(&g), "%s: %s", grouped[i], trouble_text());
+        EXPECT_THAT(accepted(&g, JUDGE_FP64), "%s: %s", grouped[i], trouble_text());
+        EXPECT_THAT(accepted(&g, JUDGE_REFERENCE), "%s: %s", grouped[i], trouble_text());
+        EXPECT(gemm_refill(&g, RANDOM_GROUPS, 77) && gemm_run(&g, NULL, NULL));
+        EXPECT_THAT(gemm_check_surroundings(&g) && all_accepted(&g), "%s, refilled: %s", grouped[i], trouble_text());
+        gemm_free(&g);
+    }
+}
+
+enum row_use { STAYS, ZERO, COMPUTED };
+
+static enum row_use use_of(const struct gemm *g, int64_t batch, int64_t row)
+{
+    enum row_use use = STAYS;
+    for (int64_t i = 0; i < g->groups.count; ++i) {
+        const struct span *s = &g->groups.spans[i];
+        if (s->batch == batch && row >= s->row && row < s->zero_end)
+            use = row < s->end ? COMPUTED : ZERO;
+    }
+    return use;
+}
+
+/* One wrong row at a time, every one of D: of a computed row a wrong sum or none, of the others any change. */
+static void spoil_rows(struct gemm *g, const char *line)
+{
+    const int64_t col = g->test.n - 1, rows = g->groups.room.rows;
+    const dg_dtype dtype = g->d.host.dtype;
+    for (int64_t i = 0; i < operand_batch(&g->d.host) * rows; ++i) {
+        const enum row_use use = use_of(g, i / rows, i % rows);
+        uint8_t *element = operand_element(&g->d, i / rows, i % rows, col), before[4];
+        memcpy(before, element, dg_dtype_size(dtype));
+        if (use == COMPUTED) {
+            const float value = number_read(dtype, element, 0);
+            number_write(dtype, element, 0, value + 0.5f * (fabsf(value) + 100.0f));
+            EXPECT_THAT(!all_accepted(g), "%s: row %d is wrong and accepted", line, (int)i);
+            number_write(dtype, element, 0, NAN);
+        } else
+            element[0] ^= 1;
+        EXPECT_THAT(!gemm_check_surroundings(g), "%s: row %d is wrong and accepted", line, (int)i);
+        EXPECT_TEXT(trouble_text(), use == COMPUTED ? "is NaN" : use == ZERO ? "has to be zeros" : "was changed");
+        memcpy(element, before, dg_dtype_size(dtype));
+    }
+    EXPECT_THAT(gemm_check_surroundings(g) && all_accepted(g), "%s: %s", line, trouble_text());
+}
+
+TEST(each_wrong_row_of_groups_is_seen)
+{
+    static const char *const small[] = {
+        "gemm fp8 n=20 k=130 kind=contiguous groups=3 sizes=-8,9,0,-8,12 alignment=8 tail=-3",
+        "gemm fp8 n=20 k=130 kind=psum groups=3 sizes=9,0,12 alignment=8 tail=9",
+        "gemm fp8 n=20 k=130 kind=psum groups=3 sizes=9,0,12 alignment=8 tail=9 zero_padding=1 ldd=+1",
+        "gemm fp8 m=9 n=20 k=130 kind=masked groups=4 sizes=0,9,3,-1 c=d",
+        "gemm fp8 m=9 n=20 kind=k_grouped groups=3 sizes=130,0,16 out=fp32 c=separate",
+    };
+    for (size_t i = 0; i < sizeof(small) / sizeof(small[0]); ++i) {
+        struct gemm g;
+        make_and_run(&g, small[i]);
+        spoil_rows(&g, small[i]);
+        gemm_free(&g);
+    }
+}
+
+/* The products of another layout than the one that is judged. */
+static void expect_misdeal_seen(const char *line, int64_t index, int32_t number)
+{
+    struct gemm g;
+    make_and_run(&g, line);
+    int32_t *at = operand_element(&g.layout, 0, index, 0);
+    const int32_t right = *at;
+    *at = number;
+    EXPECT(gemm_reset(&g) && gemm_run(&g, NULL, NULL));
+    *at = right;
+    EXPECT_THAT(!gemm_check_surroundings(&g) || !all_accepted(&g), "%s: layout[%d]=%d is accepted", line, (int)index,
+                (int)number);
+    gemm_free(&g);
+}
+
+TEST(another_deal_of_groups_is_seen)
+{
+    static const char contiguous[] = "gemm fp8 n=20 k=130 kind=contiguous groups=3 sizes=9,8,-8,12 alignment=8";
+    expect_misdeal_seen(contiguous, 0, 1);
+    expect_misdeal_seen(contiguous, 8, -1);
+    expect_misdeal_seen(contiguous, 24, 2);
+    static const char psum[] = "gemm fp8 n=20 k=130 kind=psum groups=3 sizes=9,8,12 alignment=8 zero_padding=1";
+    expect_misdeal_seen(psum, 0, 8);
+    expect_misdeal_seen(psum, 0, 10);
+    expect_misdeal_seen(psum, 1, 20);
+    static const char masked[] = "gemm fp8 m=9 n=20 k=130 kind=masked groups=3 sizes=9,0,4";
+    expect_misdeal_seen(masked, 0, 8);
+    expect_misdeal_seen(masked, 1, 1);
+    expect_misdeal_seen(masked, 2, 5);
+    static const char k_grouped[] = "gemm fp8 m=9 n=20 kind=k_grouped groups=3 sizes=128,256,130 out=fp32";
+    expect_misdeal_seen(k_grouped, 0, 64);
+    expect_misdeal_seen(k_grouped, 1, 128);
+    expect_misdeal_seen(k_grouped, 2, 129);
+}
+
+TEST(whole_grouped_results_are_compared)
+{
+    for (int i = 0; i < GROUPED; ++i) {
+        char line[CASE_NAME_BYTES];
+        struct gemm g, shifted;
+        struct verdict v;
+        snprintf(line, sizeof(line), "%s shift=+1", grouped[i]);
+        make_and_run(&g, grouped[i]);
+        make_and_run(&shifted, line);
+        EXPECT(judge_whole(&g, &shifted, &v) && verdict_accept(&v, g.d.host.dtype) && v.difference2 == 0.0);
+        const struct span *last = &g.groups.spans[g.groups.count - 1];
+        void *d = operand_element(&shifted.d, last->batch, last->end - 1, g.test.n - 1);
+        const float value = number_read(g.d.host.dtype, d, 0);
+        number_write(g.d.host.dtype, d, 0, value + 0.5f * (fabsf(value) + 100.0f));
+        EXPECT(judge_whole(&g, &shifted, &v) && !verdict_accept(&v, g.d.host.dtype));
+        gemm_free(&g);
+        gemm_free(&shifted);
+    }
+}
+
+/* ---- Quantisation and transforms ------------------------------------------------------------------------------ */
+
 TEST(the_quantisation_judge_sees_wrong_codes_and_scales)
 {
     struct test_case c;
