@@ -25,7 +25,7 @@ static const char help_text[] =
     "max(bytes / 4.6 TB/s, operations / 1550 TFLOPS), what an H200 can do in practice, in our time.\n\n"
     "  CASE             a case, quoted or not; without any, eight shapes of DeepSeek-V3, or four\n"
     "                   small ones on the CPU\n"
-    "  --shapes FILE    cases from a file, one a line (bench/shapes/dense.txt)\n"
+    "  --shapes FILE    cases from a file, one a line (bench/shapes/dense.txt, grouped.txt)\n"
     "  --baseline B     cublaslt (default) or none\n"
     "  --rounds N       rounds (default 2);  --reps N  calls in each (default 10)\n"
     "  --timer T        best (default), cupti, graph or events: what is not kernel time says so\n"
@@ -37,8 +37,19 @@ static const char help_text[] =
     "  --csv FILE       the numbers as CSV too\n"
     "  --device DEVICE  cuda, cuda:N or cpu; otherwise the first GPU, or the CPU where there is none\n"
     "  -h, --help       this text\n\n"
+    "Groups have no such baseline; of a case with beside_ns= that time over ours is told (bench/shapes/grouped.txt "
+    "has\n"
+    "the original DeepGEMM's). Only rows and K in use count as work: of contiguous groups whole blocks.\n"
     "Before it is timed each result is compared with the CPU reference on a few rows (column error).\n"
     "`deepgemm help cases` tells how a case is written.\n";
+
+/* Logarithms of ratios, for their geometric mean. */
+struct mean {
+    double log_sum, lowest;
+    int64_t count;
+};
+
+enum { MOST_KINDS = DG_GEMM_K_GROUPED + 1 };
 
 struct bench {
     struct case_list cases;
@@ -51,9 +62,8 @@ struct bench {
     FILE *csv;
     struct timer timer;
     struct report report;
-    /* Logarithms of the ratios, for their geometric mean: small M and large M. */
-    double log_sum[2], lowest[2];
-    int64_t ratios[2];
+    struct mean ratio[2];           /* of cuBLASLt: small M and large M */
+    struct mean beside[MOST_KINDS]; /* of beside_ns, by dg_gemm_kind */
 };
 
 /* Practical limits of an H200, measured: reading by all SMs, and FP8 tensor cores with operands in shared memory. */
@@ -167,7 +177,7 @@ static bool bench_gemm(struct bench *b, struct gemm *g, const struct test_case *
         return false;
     const dg_gemm_args args = gemm_args(g);
     struct contender contenders[2] = {{call_gemm, g, 0.0}, {cublaslt_run, &plan, 0.0}};
-    if (!b->baseline)
+    if (!b->baseline || t->kind != DG_GEMM_DENSE)
         return time_contenders(b, contenders, 1, r);
     const bool compared = cublaslt_plan_make(&plan, &args);
     if (!compared)
@@ -194,11 +204,18 @@ static bool bench_other(struct bench *b, const struct test_case *t, struct resul
     return done;
 }
 
-static void count_ratio(struct bench *b, const struct test_case *t, double ratio)
+static void count_ratio(struct mean *mean, double ratio)
 {
-    const int large = t->m > 256;
-    b->log_sum[large] += log(ratio);
-    b->lowest[large] = b->ratios[large]++ ? fmin(b->lowest[large], ratio) : ratio;
+    if (ratio <= 0.0)
+        return;
+    mean->log_sum += log(ratio);
+    mean->lowest = mean->count++ ? fmin(mean->lowest, ratio) : ratio;
+}
+
+/* What stands in the case, over our time. */
+static double beside_ratio(const struct test_case *t, double us)
+{
+    return (double)t->beside_ns * 1e-3 / us;
 }
 
 static void write_csv(const struct bench *b, const char *name, const struct test_case *t, const struct gemm *g,
@@ -217,7 +234,11 @@ static void write_csv(const struct bench *b, const char *name, const struct test
     fprintf(b->csv, "%.3f,%.4f,", floor_us(t), floor_us(t) / us);
     if (r->error >= 0.0)
         fprintf(b->csv, "%.3e", r->error);
-    fprintf(b->csv, ",%u\n", r->clock_mhz);
+    fprintf(b->csv, ",%u,", r->clock_mhz);
+    if (t->beside_ns > 0)
+        fprintf(b->csv, "%.3f,%.4f\n", (double)t->beside_ns * 1e-3, beside_ratio(t, us));
+    else
+        fputs(",\n", b->csv);
 }
 
 /* The line under a case: its configuration, its share of the floor, the clock, why there is no baseline. */
@@ -229,6 +250,8 @@ static void print_details(const struct bench *b, const struct test_case *t, cons
     printf("    floor %.0f %%", 100.0 * floor_us(t) / us);
     if (r->baseline_us > 0.0)
         printf(", cuBLASLt %.2f us", r->baseline_us);
+    if (t->beside_ns > 0)
+        printf(", beside_ns / ours %.3f", beside_ratio(t, us));
     if (b->sustained && r->clock_mhz)
         printf(", SM clock %u MHz", r->clock_mhz);
     if (*g->plan.config)
@@ -256,8 +279,9 @@ static void bench_case(struct bench *b, const struct test_case *t)
         line.tflops = t->op == CASE_GEMM ? case_flops(t) / line.us * 1e-6 : -1.0;
         line.ratio = r.baseline_us > 0.0 ? r.baseline_us / line.us : -1.0;
     }
-    if (line.ratio > 0.0)
-        count_ratio(b, t, line.ratio);
+    count_ratio(&b->ratio[t->m > 256], line.ratio);
+    if (done && line.us > 0.0 && t->op == CASE_GEMM)
+        count_ratio(&b->beside[t->kind], beside_ratio(t, line.us));
     report_line(&b->report, &line, done ? NULL : trouble_text());
     if (done && line.us > 0.0) {
         print_details(b, t, &gemm, &r, line.us);
@@ -284,13 +308,20 @@ static void print_head(const struct bench *b)
                version % 100);
 }
 
+static void print_mean(const char *what, const char *of, const struct mean *mean)
+{
+    if (mean->count)
+        printf("geometric mean of %s, %s: %.3f over %" PRId64 ", lowest %.3f\n", what, of,
+               exp(mean->log_sum / (double)mean->count), mean->count, mean->lowest);
+}
+
 static void print_ratios(const struct bench *b)
 {
-    static const char *const names[] = {"m <= 256", "m > 256"};
+    static const char *const sizes[] = {"m <= 256", "m > 256"};
     for (int i = 0; i < 2; ++i)
-        if (b->ratios[i])
-            printf("geometric mean of the ratio, %s: %.3f over %" PRId64 ", lowest %.3f\n", names[i],
-                   exp(b->log_sum[i] / (double)b->ratios[i]), b->ratios[i], b->lowest[i]);
+        print_mean("the ratio", sizes[i], &b->ratio[i]);
+    for (int64_t kind = 0; kind < MOST_KINDS; ++kind)
+        print_mean("beside_ns / ours", case_kind_name(kind), &b->beside[kind]);
 }
 
 static bool open_csv(struct bench *b)
@@ -300,7 +331,9 @@ static bool open_csv(struct bench *b)
     b->csv = fopen(b->csv_path, "w");
     if (b->csv == NULL)
         return trouble("%s cannot be written: %s", b->csv_path, strerror(errno));
-    fputs("case,m,n,k,row,config,us,tflops,gbps,cublaslt_us,ratio,floor_us,floor_share,error,sm_mhz\n", b->csv);
+    fputs("case,m,n,k,row,config,us,tflops,gbps,cublaslt_us,ratio,floor_us,floor_share,error,sm_mhz,"
+          "beside_us,beside_ratio\n",
+          b->csv);
     return true;
 }
 

@@ -63,8 +63,10 @@ static bool check_cases(const struct case_list *cases)
 {
     for (int64_t i = 0; i < cases->count; ++i) {
         const struct test_case *t = &cases->items[i], *next = t + 1;
-        if (t->op != CASE_GEMM || t->batch || t->out != DG_BFLOAT16 || t->c != CASE_C_NONE || t->d_layout != CASE_D_ROW)
-            return trouble("--chain wants gemm cases with out=bf16 and contiguous rows of D, without batch and C");
+        if (t->op != CASE_GEMM || t->kind != DG_GEMM_DENSE || t->batch || t->out != DG_BFLOAT16 ||
+            t->c != CASE_C_NONE || t->d_layout != CASE_D_ROW)
+            return trouble(
+                "--chain wants gemm cases with out=bf16 and contiguous rows of D, without groups, batch and C");
         if (i + 1 < cases->count && (next->m != t->m || next->k > t->n + t->ldd))
             return trouble("--chain: case %" PRId64 " has rows of %" PRId64 " elements (n + ldd) and m=%" PRId64
                            "; the next wants k=%" PRId64 " and m=%" PRId64,

@@ -243,7 +243,7 @@ static bool is_default(const struct key *key, const struct test_case *c)
     return memcmp(key_values_const(key, c), key->defaults, (size_t)key->count * sizeof(int64_t)) == 0;
 }
 
-static const char *kind_name(int64_t kind)
+const char *case_kind_name(int64_t kind)
 {
     return kind_words[kind].name; /* in the order of dg_gemm_kind */
 }
@@ -276,7 +276,7 @@ static bool check_kind(const struct test_case *c)
                  {"flat", K_GROUPED}};
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); ++i)
         if (!(rules[i].kinds & 1u << c->kind) && !is_default(find_key(CASE_GEMM, rules[i].key), c))
-            return trouble("%s has no meaning with kind=%s", rules[i].key, kind_name(c->kind));
+            return trouble("%s has no meaning with kind=%s", rules[i].key, case_kind_name(c->kind));
     return true;
 }
 
@@ -286,7 +286,7 @@ static bool check_groups(const struct test_case *c)
     if (c->kind == DG_GEMM_DENSE)
         return true;
     if (c->groups == 0)
-        return trouble("kind=%s wants groups=", kind_name(c->kind));
+        return trouble("kind=%s wants groups=", case_kind_name(c->kind));
     if (c->flat && (c->lda || c->ldb || c->major != CASE_MAJOR_KK))
         return trouble("flat=1 leaves no choice to major, lda and ldb");
     return group_room(c, &room);
@@ -328,7 +328,7 @@ static bool check_presence(const char *line, const struct test_case *c, uint64_t
         const bool here = (seen & (uint64_t)1 << i) != 0;
         if (is_replaced(&keys[i], c)) {
             if (here)
-                return trouble("%s and sizes exclude each other with kind=%s", keys[i].name, kind_name(c->kind));
+                return trouble("%s and sizes exclude each other with kind=%s", keys[i].name, case_kind_name(c->kind));
         } else if ((keys[i].flags & REQUIRED) && (keys[i].ops & 1u << c->op) && !here)
             return trouble("\"%s\" lacks %s=", line, keys[i].name);
     }

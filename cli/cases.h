@@ -64,6 +64,9 @@ bool case_parse(const char *line, struct test_case *c);
 /* The canonical line: the keys that are always there, then those that are not at their default. */
 void case_print(const struct test_case *c, char name[CASE_NAME_BYTES]);
 
+/* "contiguous", of a dg_gemm_kind. */
+const char *case_kind_name(int64_t kind);
+
 /* What `deepgemm help cases` says. */
 void case_help(void);
 

@@ -1,5 +1,6 @@
 #include "operand.h"
 
+#include "parallel.h"
 #include "program.h"
 
 #include <inttypes.h>
@@ -184,10 +185,16 @@ void operand_fill(struct operand *operand, int byte)
     memset(operand->host_memory, byte, operand->bytes);
 }
 
+static void write_pattern_range(void *user, int64_t begin, int64_t end)
+{
+    uint8_t *data = user;
+    for (int64_t i = begin; i < end; ++i)
+        data[i] = (uint8_t)(i * 37 + (i >> 8) * 101 + 0x5b);
+}
+
 static void write_pattern(uint8_t *data, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; ++i)
-        data[i] = (uint8_t)(i * 37 + (i >> 8) * 101 + 0x5b);
+    parallel_for((int64_t)bytes, 1 << 16, write_pattern_range, data);
 }
 
 void operand_fill_pattern(struct operand *operand)

@@ -334,6 +334,23 @@ TEST(the_dense_shapes_are_the_56_that_are_measured)
     case_list_free(&list);
 }
 
+/* The rows (or K) of each are those of which the original was measured: its TFLOPS were told beside its time. */
+TEST(the_grouped_shapes_are_the_39_that_were_measured)
+{
+    static const int tflops[] = {1465, 1329, 1404, 1330, 1445, 1366, 1397, 1216, 1316, 1228, 1315, 1199, 1039,
+                                 966,  1015, 907,  1343, 1292, 1377, 1229, 150,  140,  148,  134,  120,  104,
+                                 110,  93,   457,  406,  422,  380,  27,   26,   26,   26,   1037, 977,  891};
+    struct case_list list = {0};
+    EXPECT_THAT(case_list_file(&list, "bench/shapes/grouped.txt"), "%s", trouble_text());
+    EXPECT_INT(list.count, 39);
+    for (int64_t i = 0; i < list.count; ++i) {
+        const double got = case_flops(&list.items[i]) / (double)list.items[i].beside_ns * 1e-3;
+        EXPECT_THAT(fabs(got - tflops[i]) < 1.0 + 0.003 * tflops[i], "case %d: %.1f TFLOPS, %d were told", (int)i, got,
+                    tflops[i]);
+    }
+    case_list_free(&list);
+}
+
 TEST(the_selftest_table_parses_and_grows_with_its_level)
 {
     struct case_list quick = {0}, normal = {0}, full = {0};
