@@ -142,8 +142,8 @@ static bool choose_algorithm(struct cublaslt_plan *p)
 bool cublaslt_plan_make(struct cublaslt_plan *p, const dg_gemm_args *args)
 {
     *p = (struct cublaslt_plan){.a = args->a.data, .b = args->b.data, .d = args->d.data};
-    if (args->c.dtype != DG_DTYPE_NONE)
-        return trouble("the baseline is without C");
+    if (args->c.dtype != DG_DTYPE_NONE || args->kind != DG_GEMM_DENSE)
+        return trouble("the baseline is without %s", args->kind != DG_GEMM_DENSE ? "groups" : "C");
     return make_description(p) && make_layout(&p->a_layout, &args->a, ABI_R_8F_E4M3) &&
            make_layout(&p->b_layout, &args->b, ABI_R_8F_E4M3) &&
            make_layout(&p->d_layout, &args->d, data_type(args->d.dtype)) && choose_algorithm(p);

@@ -15,7 +15,8 @@ static const char help_text[] =
     "  --shapes FILE   cases from a file, one a line\n"
     "  --nk N,K        a weight's size; may come several times. Stands for a bf16 gemm with M from --m, and for\n"
     "                  quantising its activations, bf16 [M,K], with the float32 scales that it reads\n"
-    "  --m LO:HI       all kernels for M from LO to HI, for every case (default: the case's own M; 1:8192 for --nk)\n"
+    "  --m LO:HI       all kernels for M from LO to HI, for every case (default: the case's own M; 1:8192 for --nk).\n"
+    "                  M is the rows of D: of groups in contiguous and psum all together, in masked of one\n"
     "  --target T      compile for h100, h200, h20, gh200, or a description such as arch=90,sms=132, instead of the\n"
     "                  device here; needs no GPU\n"
     "  --device D      cuda:N, when there are several (default cuda:0)\n"
@@ -113,15 +114,27 @@ static bool call_transform(const struct test_case *test, int32_t device, struct 
     return true;
 }
 
+/* The case with M rows in all. Kernels know nothing of how these are dealt out: no group gets any here. */
+static struct test_case with_rows(const struct test_case *test, int64_t m)
+{
+    struct test_case c = *test;
+    if (c.kind == DG_GEMM_CONTIGUOUS || c.kind == DG_GEMM_PSUM) {
+        c.m = 0;
+        c.sizes[0] = 1;
+        c.sizes[1] = 0;
+        c.tail = m;
+    } else
+        c.m = m;
+    return c;
+}
+
 /* Strides are wanted for the largest M. */
 static bool make_call(const struct work *work, const struct test_case *test, struct call *call,
                       dg_precompile_args *args)
 {
     static bool (*const makers[])(const struct test_case *, int32_t, struct call *, dg_precompile_args *) = {
         [CASE_GEMM] = call_gemm, [CASE_QUANTIZE] = call_quantize, [CASE_TRANSFORM] = call_transform};
-    struct test_case largest = *test;
-    if (work->m_max)
-        largest.m = work->m_max;
+    const struct test_case largest = work->m_max ? with_rows(test, work->m_max) : *test;
     return makers[test->op](&largest, work->device, call, args);
 }
 

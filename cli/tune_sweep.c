@@ -331,8 +331,8 @@ static bool sweep_gemm(struct field *field, const struct test_case *test, const 
 static bool sweep_case(struct field *field, const struct test_case *test)
 {
     struct gemm gemm = {.device = field->sweep->device};
-    if (test->op != CASE_GEMM)
-        return trouble("only gemm cases can be tuned");
+    if (test->op != CASE_GEMM || test->kind != DG_GEMM_DENSE)
+        return trouble("only gemm cases without groups can be tuned");
     bool done = gemm_make(&gemm, test, field->sweep->device, RANDOM_PLAIN);
     if (done) {
         const dg_gemm_args args = gemm_args(&gemm);

@@ -100,6 +100,8 @@ check 'info --plan for a target' 0 '^row  *sm90_fp8_gemm' info --plan 'gemm fp8 
 check 'info --plan tells what was passed over' 0 '^passed over  sm90_fp8_gemm' \
     info --plan 'gemm fp8 m=64 n=7168 k=2048 major=mk' --target arch=90,sms=132
 check 'info --plan on the CPU' 0 '^row  *gemm_ref' info --plan 'gemm fp8 m=4 n=8 k=16' --device cpu
+check 'info --plan of groups' 0 '^row  *[a-z]' \
+    info --plan 'gemm fp8 m=256 n=7168 k=2048 kind=contiguous groups=8' --target h200
 check 'info --plan, bad case' 2 'lacks k=' info --plan 'gemm fp8 m=1 n=1' --target h200
 check 'info --plan, bad target' 2 'b300' info --plan 'gemm fp8 m=1 n=1 k=1' --target b300
 check 'info --target alone' 2 'goes with --plan' info --target h200
@@ -223,9 +225,17 @@ check 'cases by pattern' 0 '^4 passed' bench --device cpu --reps 1 'gemm fp8 m={
 check 'selftest' 0 '^[1-9][0-9]* passed, 0 failed$' selftest --device cpu --quick --filter 'm=65 '
 same 'the count is the last line' "$(tail -n 1 "$work/out" | cut -d ' ' -f 2-)" 'passed, 0 failed'
 check 'selftest, nothing chosen' 1 'no case and no check has "xyz"' selftest --device cpu --filter xyz
+check 'selftest, groups' 0 '^[1-9][0-9]* passed, 0 failed$' selftest --device cpu --quick --filter 'kind=psum'
+check 'selftest, sizes of groups changed' 0 '^1 passed, 0 failed$' selftest --device cpu --filter 'sizes of groups'
 check 'selftest --list' 0 '^quantize fp8' selftest --device cpu --list
 check 'bench' 0 '^2 passed, 0 failed$' \
     bench --device cpu --csv "$work/b.csv" --reps 2 gemm fp8 m=4 n=8 k=128 quantize fp8 m=4 k=128
+check 'bench, groups' 0 'geometric mean of beside_ns / ours, masked: [0-9.]* over 1' bench --device cpu --reps 1 \
+    --csv "$work/g.csv" 'gemm fp8 m=9 n=8 k=128 kind=masked groups=3 mean=4 beside_ns=1000' \
+    gemm fp8 n=8 k=128 kind=contiguous groups=3 sizes=-128,9,0,130 tail=-7
+same 'bench --csv, beside' "$(sed -n 2p "$work/g.csv" | grep -c ',1.000,[0-9.]*$')" 1
+check 'bench, bad groups' 2 'm and sizes exclude each other' bench --device cpu gemm fp8 m=1 n=1 k=1 kind=psum groups=1 sizes=1
+check 'help cases tells of groups' 0 '^  k_grouped  *k is a group' help cases
 same 'bench --csv' "$(wc -l <"$work/b.csv")" 3
 check 'bench without a case on the CPU' 0 '^4 passed, 0 failed$' bench --device cpu --rounds 1 --reps 1
 check 'bench --shapes, bad line' 2 'test.h:1: ' bench --device cpu --shapes tests/test.h
@@ -255,6 +265,12 @@ else
         precompile quantize fp8 m=5 k=256 gran=128,128 sf=ue8m0 --m 1:300 --target h200
     check 'precompile, columns of D' 0 'm=1..64: [1-9][0-9]* compiled' \
         precompile gemm fp8 m=1 n=128 k=256 d_layout=col --m 1:64 --target h200
+    for kind in contiguous psum masked k_grouped; do
+        check "precompile of groups, $kind" 0 'm=1..600: [0-9]* compiled, [0-9]* cached' \
+            precompile gemm fp8 m=100 n=128 k=256 kind=$kind groups=4 --m 1:600 --target h200
+        check "precompile of groups, $kind, other sizes" 0 '^0 compiled, [1-9]' \
+            precompile gemm fp8 m=30 n=128 k=256 kind=$kind groups=4 seed=3 --target h200
+    done
     check 'precompile, bad granularity' 1 'gran_mn x gran_k is 3 x 3' \
         precompile quantize fp8 m=1 k=3 gran=3,3 --target h200
 
