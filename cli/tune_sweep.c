@@ -67,7 +67,8 @@ bool tune_tile_exists(const struct tune_tile *tile)
 static bool plan_skinny(const struct gemm_problem *p, const dg_device_info *device, const struct gemm_skinny_tile *tile,
                         struct gemm_plan *plan)
 {
-    if (!gemm_skinny_worth_a_try(p, tile) || !gemm_skinny_plan_tile(p, device, device->num_sms, tile, &plan->skinny))
+    if (p->groups.kind != GEMM_KIND_DENSE || !gemm_skinny_worth_a_try(p, tile) ||
+        !gemm_skinny_plan_tile(p, device, device->num_sms, tile, &plan->skinny))
         return false;
     gemm_skinny_shape(plan);
     return true;
@@ -320,7 +321,7 @@ static bool sweep_gemm(struct field *field, const struct test_case *test, const 
         return done;
     if (!check_all(field, args))
         return false;
-    const bool compared = cublaslt_plan_make(&baseline, args);
+    const bool compared = test->kind == DG_GEMM_DENSE && cublaslt_plan_make(&baseline, args);
     done = time_all(field, compared ? &baseline : NULL, &baseline_us);
     cublaslt_plan_free(&baseline);
     if (done)
@@ -331,8 +332,8 @@ static bool sweep_gemm(struct field *field, const struct test_case *test, const 
 static bool sweep_case(struct field *field, const struct test_case *test)
 {
     struct gemm gemm = {.device = field->sweep->device};
-    if (test->op != CASE_GEMM || test->kind != DG_GEMM_DENSE)
-        return trouble("only gemm cases without groups can be tuned");
+    if (test->op != CASE_GEMM || test->kind == DG_GEMM_K_GROUPED)
+        return trouble("only gemm cases without groups along K can be tuned");
     bool done = gemm_make(&gemm, test, field->sweep->device, RANDOM_PLAIN);
     if (done) {
         const dg_gemm_args args = gemm_args(&gemm);

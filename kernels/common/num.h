@@ -145,6 +145,10 @@ struct ALIGNED(8) words2 {
     uint32_t word[2];
 };
 
+struct ALIGNED(8) floats2 {
+    float x[2];
+};
+
 struct ALIGNED(16) floats4 {
     float x[4];
 };

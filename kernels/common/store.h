@@ -138,4 +138,28 @@ DEVICE_FN void store_fragment(const struct fragment_rows *f, const float *acc, i
     }
 }
 
+/* Two neighbouring columns at once, where rows begin at multiples of eight bytes and N is even. */
+DEVICE_FN void store_d2(d_element *d, float low, float high)
+{
+#if D_TYPE == TYPE_FLOAT32
+    struct floats2 two;
+    two.x[0] = low;
+    two.x[1] = high;
+    *(struct floats2 *)d = two;
+#else
+    *(uint32_t *)d = pack_d(low, high);
+#endif
+}
+
+/* store_fragment for such a matrix. */
+DEVICE_FN void store_fragment_pairs(const struct fragment_rows *f, const float *acc, int cols)
+{
+#pragma unroll
+    for (int i = 0; i < cols / 2; i += 2) {
+        const int32_t col = i / 4 * 8 + f->col;
+        if (f->exists[i / 2 % 2] && col < f->cols_left)
+            store_d2(f->row[i / 2 % 2] + col, acc[i], acc[i + 1]);
+    }
+}
+
 #endif

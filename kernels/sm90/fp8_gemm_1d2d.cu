@@ -244,17 +244,50 @@ DEVICE_FN void load_operand(const struct tensor_map *map, uint64_t *full, uint8_
     }
 }
 
+#if GROUPED && CLUSTER_N == 1
+/* Of a tile's rows only those that exist, in boxes of a few. */
+DEVICE_FN int32_t rows_of(const struct tile *tile)
+{
+    const int32_t rows = tile->end - tile->row;
+    return rows < BLOCK_M ? rows : BLOCK_M;
+}
+
+DEVICE_FN void load_a(struct smem *s, const struct gemm_1d2d_args *args, const struct tile *tile, uint32_t stage,
+                      int32_t block)
+{
+    const int32_t rows = rows_of(tile);
+#pragma unroll 1
+    for (int32_t row = 0; row < rows; row += args->a_box_rows)
+        tma_load(&args->a, &s->full[stage], s->a[stage] + row * GROUP, block * GROUP, tile->row + row, tile->batch);
+}
+
+/* What a stage of the tile receives. */
+DEVICE_FN uint32_t bytes_of(const struct gemm_1d2d_args *args, const struct tile *tile)
+{
+    uint32_t bytes = args->load_bytes;
+    for (int32_t row = 0; row < rows_of(tile); row += args->a_box_rows)
+        bytes += (uint32_t)args->a_box_rows * GROUP;
+    return bytes;
+}
+#else
+DEVICE_FN uint32_t bytes_of(const struct gemm_1d2d_args *args, const struct tile *tile)
+{
+    (void)tile;
+    return args->load_bytes;
+}
+
 DEVICE_FN void load_a(struct smem *s, const struct gemm_1d2d_args *args, const struct tile *tile, uint32_t stage,
                       int32_t block)
 {
     load_operand(&args->a, &s->full[stage], s->a[stage], block * GROUP, tile->row, tile->batch, CLUSTER_N, BLOCK_M, 0);
 }
+#endif
 
 DEVICE_FN void load_b(struct smem *s, const struct gemm_1d2d_args *args, const struct tile *tile, uint32_t stage,
                       int32_t block)
 {
     load_operand(&args->b, &s->full[stage], s->b[stage], block * GROUP, tile->col, tile->group, CLUSTER_M, BLOCK_N,
-                 args->sched.m_tiles <= 2);
+                 args->b_once);
 }
 
 /* Stages of the first tile whose B is loaded while the kernel before may still run. */
@@ -295,10 +328,11 @@ DEVICE_FN struct ring produce_operands(struct smem *s, const struct gemm_1d2d_ar
     int32_t block = !GROUPED && args->b_early ? complete_early(s, args, &ring) : 0;
     while (await_tile(s, args, &walk, &tile)) {
         tile_done(s, &walk);
+        const uint32_t bytes = bytes_of(args, &tile);
 #pragma unroll 1
         for (; block < args->k_blocks; ++block) {
             mbarrier_wait(&s->empty[ring.stage], ring.phase ^ 1);
-            mbarrier_arrive_expect(&s->full[ring.stage], args->load_bytes);
+            mbarrier_arrive_expect(&s->full[ring.stage], bytes);
             load_a(s, args, &tile, ring.stage, block);
             load_b(s, args, &tile, ring.stage, block);
             ring_advance(&ring, STAGES);
@@ -709,7 +743,10 @@ DEVICE_FN void finish_slice(struct smem *s, const struct gemm_1d2d_args *args, c
 #endif
 #if GROUPED || !TMA_STORE
     const struct fragment_rows d = fragment_rows_of(&args->out, tile->batch, row, tile->col, tile->zero_end, args->n);
-    store_fragment(&d, acc, BLOCK_N);
+    if (TMA_STORE) /* what it can address is aligned */
+        store_fragment_pairs(&d, acc, BLOCK_N);
+    else
+        store_fragment(&d, acc, BLOCK_N);
 #endif
 }
 

@@ -71,6 +71,8 @@ static dg_status bind(const struct gemm_problem *p, const struct gemm_plan *plan
     out->k_blocks = (int32_t)ceil_div(p->k, SCALE_GROUP);
     out->load_bytes = (uint32_t)s->load_bytes;
     out->b_early = plan->b_early && p->groups.kind == GEMM_KIND_DENSE; /* else the first B is not known so early */
+    out->b_once = s->b_once;
+    out->a_box_rows = s->a_box_rows;
     out->groups = p->groups;
     return DG_SUCCESS;
 }

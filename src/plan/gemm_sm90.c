@@ -65,6 +65,13 @@ static double expected_units(const struct gemm_problem *p, int64_t unit_rows)
     return units * (double)p->groups.spans;
 }
 
+/* Of all groups, or entries of the batch. */
+static double expected_rows(const struct gemm_problem *p)
+{
+    const int64_t most = p->groups.kind == GEMM_KIND_CONTIGUOUS || p->groups.kind == GEMM_KIND_PSUM ? p->m : INT64_MAX;
+    return (double)min_i64(p->groups.spans * span_rows(p), most);
+}
+
 /* ---- What the kernel can take -------------------------------------------------------------------------------- */
 
 /* A's rows as TMA would address them if there were more than one: batch invariance wants the same answer for M = 1. */
@@ -253,13 +260,29 @@ static void plan_tiles(const struct gemm_problem *p, int32_t num_sms, struct gem
         s->strip = s->strip_along_n || s->strip < 4 ? 4 : s->strip;
         s->strip_along_n = 0;
         s->tiles = s->m_tiles * s->n_tiles;
-        s->m_tiles = (int32_t)max_i64(1, s->m_tiles / p->groups.groups);
+        plan->b_once = expected_rows(p) * 1.3 <= (double)(rows * p->groups.groups);
     } else {
         s->m_tiles = (int32_t)ceil_div(p->m, rows);
         s->tiles = (int32_t)p->batch * s->m_tiles * s->n_tiles;
         choose_strips(s, (int32_t)clusters, rows, cols);
+        plan->b_once = s->m_tiles <= 2;
     }
     plan->grid = (int32_t)clusters * plan->cluster;
+}
+
+/* Rows beyond M, or a group's, are not worth loading: their products are never stored. Where the device knows how many
+   there are, it loads the tile in as many quarters as it needs. */
+static int32_t a_box_rows(const struct gemm_problem *p, int32_t block_m)
+{
+    const int64_t rows = min_i64(block_m, round_up(p->m, 8));
+    switch (p->groups.kind) {
+    case GEMM_KIND_DENSE:
+        return (int32_t)rows;
+    case GEMM_KIND_CONTIGUOUS:
+        return (int32_t)min_i64(rows, p->groups.alignment);
+    default:
+        return (int32_t)min_i64(rows, block_m / 4);
+    }
 }
 
 bool gemm_1d2d_plan_tile(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms, int32_t block_m,
@@ -280,11 +303,11 @@ bool gemm_1d2d_plan_tile(const struct gemm_problem *p, const dg_device_info *dev
 
     plan_tiles(p, num_sms, plan);
     plan->threads = (c->warpgroups + 1) * WARPGROUP;
-    /* Rows beyond M are not worth loading: their products are never stored. */
-    int32_t a_rows = (int32_t)min_i64(block_m, round_up(p->m, 8));
-    plan->a_box_rows = cluster_n > 1 ? block_m / cluster_n : a_rows;
+    plan->a_box_rows = cluster_n > 1 ? block_m / cluster_n : a_box_rows(p, block_m);
     plan->b_box_rows = block_n / cluster_m;
-    plan->load_bytes = (plan->a_box_rows * cluster_n + block_n) * SCALE_GROUP;
+    plan->load_bytes = block_n * SCALE_GROUP;
+    if (cluster_n > 1 || !grouped(p))
+        plan->load_bytes += plan->a_box_rows * cluster_n * SCALE_GROUP;
     plan->scale_box_rows = sfa_words(c);
     plan->cycles = gemm_1d2d_predict(&gemm_1d2d_costs, p, plan);
     return true;
@@ -297,13 +320,6 @@ const struct gemm_1d2d_costs gemm_1d2d_costs = {
 #include "plan/gemm_sm90_costs.def"
 #undef COST
 };
-
-/* Of all groups, or entries of the batch. */
-static double expected_rows(const struct gemm_problem *p)
-{
-    const int64_t most = p->groups.kind == GEMM_KIND_CONTIGUOUS || p->groups.kind == GEMM_KIND_PSUM ? p->m : INT64_MAX;
-    return (double)min_i64(p->groups.spans * span_rows(p), most);
-}
 
 /* What promotion, mostly hidden, adds to a step's wgmmas: a fixed part, and one for each column. */
 static double promotion_cycles(const struct gemm_1d2d_costs *cost, const struct gemm_1d2d_config *c)

@@ -57,7 +57,8 @@ struct gemm_1d2d_plan {
     int32_t grid, threads, cluster;
     int32_t a_box_rows, b_box_rows; /* of one TMA load; a share of the tile under multicast */
     int32_t scale_box_rows;         /* K groups, or words of four, of one TMA load of A's scales */
-    int32_t load_bytes;             /* that a stage of one block receives */
+    int32_t load_bytes;             /* that a stage of one block receives; of grouped rows without multicast: of B */
+    bool b_once;                    /* a tile of B is for one or two tiles of D: it may leave the L2 cache */
     double cycles;                  /* predicted, at 1.7 GHz */
 };
 

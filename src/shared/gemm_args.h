@@ -15,10 +15,13 @@ struct gemm_1d2d_args {
     struct strided c, out;    /* col_stride is 1; `out` is D for the direct store */
     struct gemm_sched sched;
     int32_t m, n;
-    int32_t k_blocks;          /* ceil(K / 128) */
-    uint32_t load_bytes;       /* what one stage's TMA boxes bring into one block */
-    int32_t b_early;           /* B may be loaded while the kernel before still runs */
-    struct gemm_groups groups; /* of grouped kinds, whose sched.m_tiles is a guess for one group */
+    int32_t k_blocks;    /* ceil(K / 128) */
+    uint32_t load_bytes; /* what one stage's TMA boxes bring into one block; with a_box_rows without A's */
+    int32_t b_early;     /* B may be loaded while the kernel before still runs */
+    int32_t b_once;      /* few tiles share a tile of B, so it need not stay in the L2 cache */
+    /* Of grouped kinds, whose rows of tiles the device counts: */
+    int32_t a_box_rows; /* of one load of A, which is as many as the tile's rows need; no multicast */
+    struct gemm_groups groups;
 };
 
 /* kernels/sm90/fp8_gemm_skinny.cu. */
