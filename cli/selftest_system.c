@@ -3,9 +3,11 @@
 
 #include "gpu.h"
 #include "judge.h"
+#include "number.h"
 #include "program.h"
 
 #include <ftw.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -295,7 +297,7 @@ static bool two_threads(int32_t device, int64_t seed)
     return good;
 }
 
-/* ---- Settings ---------------------------------------------------------------------------------------------------- */
+/* ---- Settings: PDL ----------------------------------------------------------------------------------------------- */
 
 /* D1 = A B^T, quantised in place of the second product's A, or of its B: each kernel needs the one before. */
 struct chain {
@@ -367,6 +369,76 @@ static bool pdl_late_b(int32_t device, int64_t seed)
     return pdl_chain(device, "gemm fp8 m=640 n=1024 k=512", "gemm fp8 m=256 n=640 k=1024", true, 0, seed) &&
            pdl_chain(device, "gemm fp8 m=640 n=1024 k=512", "gemm fp8 m=16 n=640 k=1024", true, 0, seed);
 }
+
+/* ---- Settings: groups -------------------------------------------------------------------------------------------- */
+
+/* A layout that a kernel writes: one that packs scales, of powers of two whose exponents are the layout's numbers. */
+struct late_layout {
+    struct gemm before, grouped; /* the first delays the kernel that writes */
+    struct operand scales;
+};
+
+static bool make_late_layout(struct late_layout *l, const char *text, int32_t device, int64_t seed)
+{
+    *l = (struct late_layout){.grouped = {.device = device}};
+    if (!make(&l->before, "gemm fp8 m=256 n=1024 k=7168", device, seed) || !make(&l->grouped, text, device, seed))
+        return false;
+    const int64_t count = l->grouped.groups.room.layout;
+    const struct layout layout = {.dtype = DG_FLOAT32, .rows = count, .cols = 1, .step = 1};
+    operand_describe(&l->scales, &layout, device);
+    if (!operand_allocate(&l->scales, 0))
+        return false;
+    for (int64_t i = 0; i < count; ++i)
+        number_write(DG_FLOAT32, operand_element(&l->scales, 0, i, 0), 0,
+                     ldexpf(1.0f, l->grouped.groups.layout[i] - 127));
+    return operand_upload(&l->scales);
+}
+
+/* Until the layout has been written its numbers are far too large. */
+static bool run_late_layout(struct late_layout *l, dg_context *context, dg_stream stream)
+{
+    struct gemm *g = &l->grouped;
+    dg_transform_scale_args args = DG_TRANSFORM_SCALE_ARGS_INIT;
+    args.src = l->scales.view;
+    args.dst = g->layout.view;
+    operand_fill(&g->layout, 0x7f);
+    return gemm_reset(g) && operand_upload(&g->layout) && gemm_run(&l->before, context, stream) &&
+           ok(dg_transform_scale(context, &args, stream)) && gemm_run(g, context, stream) &&
+           ok(dg_synchronize(g->device, stream));
+}
+
+static bool pdl_groups(const char *text, int32_t device, int64_t seed)
+{
+    struct late_layout l;
+    dg_context *context = NULL;
+    dg_stream stream = NULL;
+    uint8_t *copy = NULL;
+    bool good = make_late_layout(&l, text, device, seed) && plain_result(&l.grouped, &copy) &&
+                gpu_stream_create(&stream) && ok(dg_context_create(&context)) && ok(dg_set(context, DG_SETTING_PDL, 1));
+    for (int i = 0; good && i < ROUNDS; ++i)
+        good = run_late_layout(&l, context, stream) && same_result(&l.grouped, copy, "a layout that comes late");
+    free(copy);
+    dg_context_destroy(context);
+    gpu_stream_destroy(stream);
+    operand_free(&l.scales);
+    gemm_free(&l.before);
+    gemm_free(&l.grouped);
+    return good || trouble("%s: %s", text, strdupa(trouble_text()));
+}
+
+static bool pdl_late_layout(int32_t device, int64_t seed)
+{
+    static const char *const cases[] = {"gemm fp8 n=640 k=1024 kind=contiguous groups=5 sizes=64 alignment=64",
+                                        "gemm fp8 n=640 k=1024 kind=psum groups=3 sizes=60,70,50 alignment=16",
+                                        "gemm fp8 m=192 n=640 k=1024 kind=masked groups=8",
+                                        "gemm fp8 m=128 n=192 kind=k_grouped groups=3 sizes=128,0,240 out=fp32", NULL};
+    for (const char *const *text = cases; *text; ++text)
+        if (!pdl_groups(*text, device, seed))
+            return false;
+    return true;
+}
+
+/* ---- Settings: a row's bits -------------------------------------------------------------------------------------- */
 
 static bool same_rows(const struct gemm *few, const struct gemm *many)
 {
@@ -461,6 +533,7 @@ const struct system_check system_checks[] = {
     {"check two threads at once", false, two_threads},
     {"check PDL: A comes from the kernel before", true, pdl_late_a},
     {"check PDL: B comes from the kernel before", true, pdl_late_b},
+    {"check PDL: a layout from the kernel before", true, pdl_late_layout},
     {"check batch_invariant: a row's bits", false, batch_invariant},
     {"check at full size: all of D against gemm_simple", true, full_size},
     {NULL, false, NULL},
