@@ -307,7 +307,7 @@ static bool sweep_gemm(struct field *field, const struct test_case *test, const 
 {
     struct gemm_problem p;
     struct cuda_scope scope;
-    struct cublaslt_plan baseline;
+    struct cublaslt_plan baseline = {0};
     double baseline_us = 0.0;
     operation_begin("tune");
     if (!ok(gemm_problem_make(args, NULL_DATA_REFUSED, &p)) || !ok(cuda_enter(p.device, field->timer.stream, &scope)))

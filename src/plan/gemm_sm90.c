@@ -271,7 +271,7 @@ static void plan_tiles(const struct gemm_problem *p, int32_t num_sms, struct gem
 }
 
 /* Rows beyond M, or a group's, are not worth loading: their products are never stored. Where the device knows how many
-   there are, it loads the tile in as many quarters as it needs. */
+   there are, it loads a tile of A in as many boxes as it needs; many small ones would hold up the loading thread. */
 static int32_t a_box_rows(const struct gemm_problem *p, int32_t block_m)
 {
     const int64_t rows = min_i64(block_m, round_up(p->m, 8));
@@ -281,7 +281,7 @@ static int32_t a_box_rows(const struct gemm_problem *p, int32_t block_m)
     case GEMM_KIND_CONTIGUOUS:
         return (int32_t)min_i64(rows, p->groups.alignment);
     default:
-        return (int32_t)min_i64(rows, block_m / 4);
+        return (int32_t)min_i64(rows, span_rows(p) > 32 ? 64 : span_rows(p) > 16 ? 32 : 16);
     }
 }
 
