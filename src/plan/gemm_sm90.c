@@ -341,6 +341,15 @@ static double max_f64(double x, double y)
     return x > y ? x : y;
 }
 
+/* Rows of A that a block loads in a step. */
+static double a_rows(const struct gemm_problem *p, const struct gemm_1d2d_plan *plan)
+{
+    const int32_t rows = plan->a_box_rows;
+    if (plan->config.cluster_n > 1 || !grouped(p))
+        return rows;
+    return (double)min_i64(plan->config.block_m, round_up(span_rows(p), rows));
+}
+
 /* One K group of 128 in one block: bound by tensor cores and promotion, or by what L2 delivers. */
 static double group_cycles(const struct gemm_1d2d_costs *cost, const struct gemm_problem *p,
                            const struct gemm_1d2d_plan *plan)
@@ -349,13 +358,22 @@ static double group_cycles(const struct gemm_1d2d_costs *cost, const struct gemm
     const double n = c->block_n, part = c->part_n;
     const double wgmma = n / part * max_f64(part / 2, cost->wgmma_least + part / 4);
     double math = c->block_m / 64.0 * 4 * wgmma + promotion_cycles(cost, c);
-    const double l2 = (plan->a_box_rows + n / c->cluster_m) * SCALE_GROUP / cost->l2_bytes;
+    const double l2 = (a_rows(p, plan) + n / c->cluster_m) * SCALE_GROUP / cost->l2_bytes;
     if (SCALE_GROUP % c->block_n != 0)
         math += cost->split_column * n;
     if (plan->cluster > 1)
         math += cost->cluster_group;
     const double length = expected_rows(p) * (double)p->n * (double)p->k / LONG_PRODUCTS;
-    return max_f64(math, l2) + (cost->traffic + cost->traffic_long * (length < 1 ? length : 1)) * l2;
+    const double traffic =
+        cost->traffic + cost->traffic_long * (length < 1 ? length : 1) + (grouped(p) ? cost->groups_traffic : 0);
+    return max_f64(math, l2) + traffic * l2;
+}
+
+/* B comes from memory again where tiles of a group, of different heights, drift apart. */
+static bool loads_again(const struct gemm_problem *p, const struct gemm_1d2d_config *c)
+{
+    const bool scattered = p->groups.kind == GEMM_KIND_PSUM || p->groups.kind == GEMM_KIND_MASKED;
+    return scattered && expected_units(p, c->block_m * c->cluster_m) > 1.5 * (double)p->groups.groups;
 }
 
 double gemm_1d2d_predict(const struct gemm_1d2d_costs *cost, const struct gemm_problem *p,
@@ -370,9 +388,11 @@ double gemm_1d2d_predict(const struct gemm_1d2d_costs *cost, const struct gemm_p
     const double element = (double)dg_dtype_size(p->d.dtype), m = expected_rows(p), n = (double)p->n;
     const double b_rows = (double)(grouped(p) ? p->groups.groups : p->batch) * n;
     const double bytes = (m + b_rows) * (double)p->k + m * n * element * (p->has_c ? 2 : 1);
+    const double again = loads_again(p, c) ? cost->groups_again * b_rows * (double)p->k / cost->hbm_bytes : 0;
     const double share = plan->grid / 99.0; /* three quarters of the SMs reach full bandwidth */
     const double memory = cost->fill + bytes / cost->hbm_bytes / (share < 1 ? share : 1);
-    return compute > memory ? compute + cost->memory_beside * memory : memory + cost->compute_beside * compute;
+    return again +
+           (compute > memory ? compute + cost->memory_beside * memory : memory + cost->compute_beside * compute);
 }
 
 bool gemm_1d2d_tile_at(int32_t index, struct gemm_1d2d_tile *tile)
