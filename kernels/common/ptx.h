@@ -194,6 +194,23 @@ DEVICE_FN uint32_t exchange_from(uint32_t value, uint32_t lane)
     return __shfl_sync(0xffffffffu, value, (int)lane);
 }
 
+/* A bit for each lane, set where the predicate holds; all 32 lanes take part. */
+DEVICE_FN uint32_t vote_ballot(int predicate)
+{
+    return __ballot_sync(0xffffffffu, predicate);
+}
+
+/* The number of the highest bit that is set, of the lowest; the word is not 0. */
+DEVICE_FN int32_t highest_bit(uint32_t word)
+{
+    return 31 - __clz((int)word);
+}
+
+DEVICE_FN int32_t lowest_bit(uint32_t word)
+{
+    return __ffs((int)word) - 1;
+}
+
 /* ---- Programmatic dependent launch ("griddepcontrol") --------------------------------------------------------- */
 
 /* Wait until the kernels this one depends on have ended and their writes are visible; nothing if launched without. */

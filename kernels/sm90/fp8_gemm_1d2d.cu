@@ -205,9 +205,10 @@ DEVICE_FN void find_tiles(struct smem *s, const struct gemm_1d2d_args *args)
     struct gemm_groups groups = args->groups;
     struct gemm_sched sched = args->sched;
     groups.kind = KIND; /* known to the compiler */
-    struct span_window window = span_window_begin(&groups, UNIT_ROWS, &sched.m_tiles);
-    struct ring ring = ring_begin();
+    sched.m_tiles = count_units(&groups, UNIT_ROWS);
     sched.tiles = sched.m_tiles * sched.n_tiles;
+    struct span_window window = span_window_begin(&groups, UNIT_ROWS);
+    struct ring ring = ring_begin();
 #pragma unroll 1
     for (int32_t index = (int32_t)(block_index() / CLUSTER); index < sched.tiles;
          index += (int32_t)(grid_size() / CLUSTER)) {

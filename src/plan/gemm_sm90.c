@@ -56,10 +56,12 @@ static int64_t most_units(const struct gemm_problem *p, int64_t unit_rows)
 /* Units that are to be expected. Sizes of groups scatter: taken as spread evenly round the typical one, by 30 %. */
 static double expected_units(const struct gemm_problem *p, int64_t unit_rows)
 {
-    const int64_t rows = span_rows(p);
+    const int64_t rows = span_rows(p), most = most_units(p, unit_rows);
     double units = 0;
+    if (p->groups.kind == GEMM_KIND_CONTIGUOUS && unit_rows >= 2 * rows) /* blocks join, but for each group's last */
+        return (double)min_i64(ceil_div(p->m, unit_rows) + p->groups.groups / 2, most);
     if (p->groups.kind == GEMM_KIND_DENSE || p->groups.kind == GEMM_KIND_CONTIGUOUS)
-        return (double)most_units(p, unit_rows);
+        return (double)most;
     for (int64_t percent = 70; percent <= 130; percent += 10)
         units += (double)ceil_div(min_i64(max_i64(rows * percent / 100, 1), p->m), unit_rows) / 7;
     return units * (double)p->groups.spans;
@@ -240,10 +242,10 @@ static void fill_config(const struct gemm_problem *p, struct gemm_1d2d_config *c
     c->store_cols = c->tma_store ? store_columns(c->block_n, element) : 0;
 }
 
-/* A tile of blocks of rows must not be higher than a block; the lowest there is may. */
+/* A tile higher than a block of rows would often be filled by one; up to 128 rows blocks join. */
 static bool fits_spans(const struct gemm_problem *p, int32_t unit_rows)
 {
-    return p->groups.kind != GEMM_KIND_CONTIGUOUS || unit_rows <= max_i64(WARPGROUP_ROWS, p->groups.alignment);
+    return p->groups.kind != GEMM_KIND_CONTIGUOUS || unit_rows <= max_i64(2 * WARPGROUP_ROWS, p->groups.alignment);
 }
 
 static void plan_tiles(const struct gemm_problem *p, int32_t num_sms, struct gemm_1d2d_plan *plan)
@@ -279,7 +281,7 @@ static int32_t a_box_rows(const struct gemm_problem *p, int32_t block_m)
     case GEMM_KIND_DENSE:
         return (int32_t)rows;
     case GEMM_KIND_CONTIGUOUS:
-        return (int32_t)min_i64(rows, p->groups.alignment);
+        return (int32_t)min_i64(rows, p->groups.alignment >= block_m ? block_m : p->groups.alignment > 32 ? 64 : 32);
     default:
         return (int32_t)min_i64(rows, span_rows(p) > 32 ? 64 : span_rows(p) > 16 ? 32 : 16);
     }

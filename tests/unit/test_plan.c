@@ -224,9 +224,11 @@ TEST(every_grouped_problem_gets_a_valid_plan)
         EXPECT_THAT(c->smem_bytes <= device.smem_bytes_per_block && c->stages >= 3, "%s: shared memory", what.s);
         EXPECT_THAT(plan.sched.n_tiles * c->block_n * c->cluster_n >= n, "%s: columns", what.s);
         EXPECT(plan.sched.strip >= 4 && plan.sched.strip_along_n == 0 && plan.sched.m_tiles >= 1);
-        if (c->kind == GEMM_KIND_CONTIGUOUS && c->block_m > 64)
+        if (c->kind == GEMM_KIND_CONTIGUOUS && c->block_m * c->cluster_m > 128)
             EXPECT_THAT(c->block_m * c->cluster_m <= p.groups.alignment, "%s: %d rows of tiles, blocks of %d", what.s,
                         c->block_m, (int)p.groups.alignment);
+        EXPECT_THAT(c->cluster_n > 1 || plan.a_box_rows >= p.m || c->block_m % plan.a_box_rows == 0,
+                    "%s: %d rows of tiles in boxes of %d", what.s, c->block_m, plan.a_box_rows);
     }
 }
 

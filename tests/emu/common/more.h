@@ -9,9 +9,8 @@
 #include "common/ptx.h"
 #include "common/tma.h"
 
-/* "elect.sync": true in one lane of the warp, whichever the hardware likes. "vote.sync.ballot". */
+/* "elect.sync": true in one lane of the warp, whichever the hardware likes. */
 EMU int elect_one(void);
-EMU uint32_t vote_ballot(int predicate);
 
 /* "mbarrier.inval": the barrier's memory may be used for something else. */
 EMU void mbarrier_inval(uint64_t *bar);

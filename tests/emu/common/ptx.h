@@ -52,6 +52,17 @@ EMU void cluster_barrier_relaxed(void);
 
 EMU uint32_t exchange_xor(uint32_t value, int mask);
 EMU uint32_t exchange_from(uint32_t value, uint32_t lane);
+EMU uint32_t vote_ballot(int predicate);
+
+DEVICE_FN int32_t highest_bit(uint32_t word)
+{
+    return 31 - __builtin_clz(word);
+}
+
+DEVICE_FN int32_t lowest_bit(uint32_t word)
+{
+    return __builtin_ctz(word);
+}
 
 EMU void registers_release(uint32_t count);
 EMU void registers_take(uint32_t count);
