@@ -24,11 +24,11 @@ def spread(sf, gran_mn, gran_k, mn, k):
     return sf.astype(np.float64).repeat(gran_mn, -2)[..., :mn, :].repeat(gran_k, -1)[..., :k]
 
 
-def product(a, sfa, b, sfb, c=None):
+def product(a, sfa, b, sfb, c=None, gran_n=128):
     """C + A @ B^T of operands [..., m, k] and [..., n, k] in float64."""
     (m, k), n = a.shape[-2:], b.shape[-2]
     x = a.astype(np.float64) * spread(sfa, 1, 128, m, k)
-    y = b.astype(np.float64) * spread(sfb, 128, 128, n, k)
+    y = b.astype(np.float64) * spread(sfb, gran_n, 128, n, k)
     d = x @ y.swapaxes(-1, -2)
     return d if c is None else d + c.astype(np.float64)
 

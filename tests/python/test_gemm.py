@@ -5,7 +5,7 @@ import unittest
 
 import deep_gemm
 import numpy as np
-from common import BF16, BOUND, F16, F32, F8, Problem, cdiv, error_of, mn_major, pack, rng, strided
+from common import BF16, BOUND, F16, F32, F8, Problem, cdiv, error_of, mn_major, pack, product, rng, strided
 
 SHAPES = [(1, 1, 1), (1, 128, 128), (7, 24, 96), (64, 256, 512), (133, 300, 1000), (3, 576, 130)]
 
@@ -35,6 +35,27 @@ class Gemm(unittest.TestCase):
                 d = c.copy()
                 deep_gemm.fp8_gemm_nt(*p.args(), d, c=d)
                 self.judge(d, p.want(before))
+
+    def test_scales_for_rows_of_b(self):
+        """Recipe (1, 1, 128), packed too; c is d, apart, and not there; transposed."""
+        ask = dict(recipe=(1, 1, 128)), dict(recipe_a=(1, 128), recipe_b=(1, 128))
+        for (m, n, k), keywords in itertools.product(SHAPES, ask):
+            with self.subTest(m=m, n=n, k=k, **keywords):
+                p, c = Problem(m, n, k), rng(1).standard_normal((m, n)).astype(F32)
+                sfb = np.exp2(rng(2).integers(-3, 3, (n, cdiv(k, 128)))).astype(F32)
+                want = lambda c=None: product(p.a, p.sfa, p.b, sfb, c, 1)
+                for scales in (sfb, mn_major(sfb), pack(sfb)):
+                    d, e, f = p.out(F32), c.copy(), p.out()
+                    deep_gemm.fp8_gemm_nt((p.a, p.sfa), (p.b, scales), d, c=c, **keywords)
+                    deep_gemm.fp8_gemm_nt((p.a, p.sfa), [p.b, scales], e, e, **keywords)
+                    deep_gemm.fp8_gemm_nn((p.a, p.sfa), (p.b.T, scales.T), f, **keywords)
+                    self.judge(d, want(c))
+                    self.assertTrue((d == e).all())
+                    self.judge(f, want())
+        p, c = Problem(64, 32, 0), rng().standard_normal((64, 32)).astype(F32)
+        for d in (p.out(F32), c):
+            deep_gemm.fp8_gemm_nt((p.a, p.sfa), (p.b, np.zeros((32, 0), F32)), d, c, (1, 1, 128))
+            self.assertTrue((d == c).all())
 
     def test_forms(self):
         """Transposed operands and scales, under both names; as stored, and as views of what is K-major."""
