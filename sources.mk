@@ -33,6 +33,6 @@ EMU_SOURCES = \
 
 # The Python extension deep_gemm._C, which holds the library too.
 PYTHON_SOURCES = \
-	python/ext/arguments.c python/ext/call.c python/ext/gemm.c python/ext/hooks.c python/ext/machine.c \
-	python/ext/module.c python/ext/producer.c python/ext/scale.c python/ext/setting.c python/ext/view.c \
-	python/ext/view_array.c python/ext/view_capsule.c python/ext/view_torch.c
+	python/ext/arguments.c python/ext/call.c python/ext/gemm.c python/ext/gemm_grouped.c python/ext/hooks.c \
+	python/ext/machine.c python/ext/module.c python/ext/producer.c python/ext/scale.c python/ext/setting.c \
+	python/ext/view.c python/ext/view_array.c python/ext/view_capsule.c python/ext/view_torch.c python/ext/workspace.c

@@ -11,7 +11,7 @@ is_supported(name) tells.
 import sys as _sys
 
 from . import envs  # first: it is about the environment that the library finds
-from . import _C, _on_import, _packages, _streams, _unbuilt, jit, jit_kernels, legacy, mega, testing, utils
+from . import _C, _on_import, _packages, _streams, _unbuilt, _workspace, jit, jit_kernels, legacy, mega, testing, utils
 from ._C import (
     cache_directory,
     compiler,
@@ -25,7 +25,12 @@ from ._C import (
     get_num_sms,
     get_pdl,
     get_tc_util,
+    k_grouped_fp8_gemm_nt_contiguous,
+    k_grouped_fp8_gemm_tn_contiguous,
     last_error,
+    m_grouped_fp8_gemm_nn_contiguous,
+    m_grouped_fp8_gemm_nt_contiguous,
+    m_grouped_fp8_gemm_nt_masked,
     quantize_fp8,
     set_batch_invariant,
     set_num_sms,
@@ -51,14 +56,9 @@ from ._unbuilt import (
     fp8_paged_mqa_logits,
     get_paged_mqa_logits_metadata,
     k_grouped_bf16_gemm_tn_contiguous,
-    k_grouped_fp8_gemm_nt_contiguous,
-    k_grouped_fp8_gemm_tn_contiguous,
     m_grouped_bf16_gemm_nn_contiguous,
     m_grouped_bf16_gemm_nt_contiguous,
     m_grouped_bf16_gemm_nt_masked,
-    m_grouped_fp8_fp4_gemm_nn_contiguous,
-    m_grouped_fp8_fp4_gemm_nt_contiguous,
-    m_grouped_fp8_fp4_gemm_nt_masked,
     tf32_hc_prenorm_gemm,
 )
 from ._v1 import (
@@ -85,18 +85,21 @@ from .version import __version__
 
 # ---- Other names of the same functions -------------------------------------------------------------------------------
 fp8_fp4_gemm_nt, fp8_fp4_gemm_nn, fp8_fp4_gemm_tn, fp8_fp4_gemm_tt = fp8_gemm_nt, fp8_gemm_nn, fp8_gemm_tn, fp8_gemm_tt
-m_grouped_fp8_gemm_nt_contiguous = m_grouped_fp8_fp4_gemm_nt_contiguous
-m_grouped_fp8_gemm_nn_contiguous = m_grouped_fp8_fp4_gemm_nn_contiguous
-m_grouped_fp8_gemm_nt_masked = fp8_m_grouped_gemm_nt_masked = m_grouped_fp8_fp4_gemm_nt_masked
+m_grouped_fp8_fp4_gemm_nt_contiguous = m_grouped_fp8_gemm_nt_contiguous
+m_grouped_fp8_fp4_gemm_nn_contiguous = m_grouped_fp8_gemm_nn_contiguous
+m_grouped_fp8_fp4_gemm_nt_masked = fp8_m_grouped_gemm_nt_masked = m_grouped_fp8_gemm_nt_masked
 bf16_m_grouped_gemm_nt_masked = m_grouped_bf16_gemm_nt_masked
 
 # Callers look for them in the extension itself too, which had all of them once.
 for _name in _unbuilt.NAMES:
     setattr(_C, _name, getattr(_unbuilt, _name))
+for _name in ('nt_contiguous', 'nn_contiguous', 'nt_masked'):
+    setattr(_C, 'm_grouped_fp8_fp4_gemm_' + _name, getattr(_C, 'm_grouped_fp8_gemm_' + _name))
 _C.get_mn_major_tma_aligned_tensor = get_mn_major_tma_aligned_tensor
 _C.transform_sf_into_required_layout = transform_sf_into_required_layout
 
 _C.set_stream_hook(_streams.current_stream)
+_C.set_workspace_hook(_workspace.beside)
 # torch brings NVRTC in packages of its own; this only says where they would be.
 _C.set_packages(_packages.folders(_sys.path))
 _on_import.watch()

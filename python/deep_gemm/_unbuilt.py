@@ -31,73 +31,7 @@ _KS = {**_DIMS, 'ks': 'ks_cpu', 'ks_tensor': 'grouped_layout'}
 _SPANS = {'ks': 'cu_seq_len_k_start', 'ke': 'cu_seq_len_k_end'}
 
 
-# ---- Grouped FP8 -----------------------------------------------------------------------------------------------------
-
-
-@_without_kernel('grouped FP8 GEMM', m_indices='grouped_layout', **_DIMS)
-def m_grouped_fp8_fp4_gemm_nt_contiguous(
-    a,
-    b,
-    d,
-    grouped_layout,
-    recipe=None,
-    recipe_a=None,
-    recipe_b=None,
-    compiled_dims='nk',
-    disable_ue8m0_cast=False,
-    use_psum_layout=False,
-    ensure_zero_padding=True,
-    expected_m_for_psum_layout=None,
-    alpha=None,
-): ...
-
-
-@_without_kernel('grouped FP8 GEMM', m_indices='grouped_layout', **_DIMS)
-def m_grouped_fp8_fp4_gemm_nn_contiguous(
-    a,
-    b,
-    d,
-    grouped_layout,
-    recipe=None,
-    recipe_a=None,
-    recipe_b=None,
-    compiled_dims='nk',
-    disable_ue8m0_cast=False,
-    use_psum_layout=False,
-    ensure_zero_padding=True,
-    alpha=None,
-): ...
-
-
-@_without_kernel('masked grouped FP8 GEMM', **_DIMS)
-def m_grouped_fp8_fp4_gemm_nt_masked(
-    a,
-    b,
-    d,
-    masked_m,
-    expected_m,
-    recipe=None,
-    recipe_a=None,
-    recipe_b=None,
-    compiled_dims='nk',
-    disable_ue8m0_cast=False,
-    alpha=None,
-    enable_overlap=False,
-    max_block_n=256,
-    signal=None,
-): ...
-
-
-@_without_kernel('k-grouped FP8 GEMM', **_KS)
-def k_grouped_fp8_gemm_nt_contiguous(
-    a, b, d, ks_cpu, grouped_layout, c=None, recipe=(1, 1, 128), compiled_dims='mn', use_psum_layout=False, alpha=None
-): ...
-
-
-@_without_kernel('k-grouped FP8 GEMM', **_KS)
-def k_grouped_fp8_gemm_tn_contiguous(
-    a, b, d, ks_cpu, grouped_layout, c=None, recipe=(1, 1, 128), compiled_dims='mn', use_psum_layout=False, alpha=None
-): ...
+# ---- FP8 -------------------------------------------------------------------------------------------------------------
 
 
 @_without_kernel('FP8 GEMM with split heads', **_DIMS)
@@ -333,14 +267,3 @@ def a_fused_k_grouped_bf16_gemm_tn_contiguous_tl(*args, **kwargs): ...
 
 @_without_kernel('k-grouped BF16 GEMM')
 def b_fused_k_grouped_bf16_gemm_tn_contiguous_tl(*args, **kwargs): ...
-
-
-# ---- Release 1 -------------------------------------------------------------------------------------------------------
-
-
-@_without_kernel('FP8 GEMM of weight gradients')
-def wgrad_gemm_fp8_fp8_fp32_nt(lhs, rhs, out): ...
-
-
-@_without_kernel('k-grouped FP8 GEMM of weight gradients')
-def k_grouped_wgrad_gemm_fp8_fp8_fp32_nt(lhs, rhs, out, batch_sizes): ...

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-enum { MAX_ARGUMENTS = 12 };
+enum { MAX_ARGUMENTS = 14 };
 
 enum argument_kind {
     ARGUMENT_OBJECT,  /* value.object, borrowed; NULL for None and when left out */

@@ -79,6 +79,11 @@ void call_setting(dg_setting setting, int64_t before, int64_t after)
     settings ^= mixed(which, (uint64_t)before) ^ mixed(which, (uint64_t)after);
 }
 
+uint64_t call_likeness(const struct call *call)
+{
+    return mixed(call->likeness, settings ^ (uintptr_t)call->function);
+}
+
 static uint64_t *place_of(uint64_t likeness)
 {
     return &done[likeness >> (64 - DONE_BITS)];
@@ -86,7 +91,7 @@ static uint64_t *place_of(uint64_t likeness)
 
 void call_work_begin(struct call *call, int32_t device)
 {
-    call_mix(call, settings ^ (uintptr_t)call->function);
+    call->likeness = call_likeness(call);
     if (device < 0 || *place_of(call->likeness) != call->likeness)
         call->state = PyEval_SaveThread();
 }

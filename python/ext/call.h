@@ -12,7 +12,7 @@
 
 #include <deepgemm.h>
 
-enum { CALL_HELD = 12 };
+enum { CALL_HELD = 16 };
 
 struct held {
     void *what;
@@ -53,6 +53,9 @@ void call_end(struct call *call);
 /* What else chooses the kernel: a word of the arguments; a setting that has changed. */
 void call_mix(struct call *call, uint64_t word);
 void call_setting(dg_setting setting, int64_t before, int64_t after);
+
+/* All of that as a number. */
+uint64_t call_likeness(const struct call *call);
 
 /*
  * Around the library's work. On the CPU other threads run meanwhile. On a GPU they do when a kernel may have to be

@@ -5,6 +5,7 @@
 #include "py.h"
 
 extern PyMethodDef gemm_functions[];
+extern PyMethodDef gemm_grouped_functions[];
 extern PyMethodDef scale_functions[];
 extern PyMethodDef setting_functions[];
 extern PyMethodDef machine_functions[];

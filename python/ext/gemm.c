@@ -1,38 +1,20 @@
-/* fp8_gemm_{nt,nn,tn,tt}. */
-#include "arguments.h"
-#include "call.h"
+/* fp8_gemm_{nt,nn,tn,tt}, and what the grouped ones share with them. */
+#include "gemm.h"
+
 #include "functions.h"
+#include "workspace.h"
 
 #include <string.h>
 
-enum { A, B, D, C, RECIPE, RECIPE_A, RECIPE_B, COMPILED_DIMS, DISABLE_UE8M0_CAST, ALPHA, EPILOGUE, B_CONSTANT, COUNT };
+enum { C = GEMM_OPERANDS, RECIPE, ALPHA = RECIPE + GEMM_RECIPES, EPILOGUE, B_CONSTANT, COUNT };
 
 #define ARGUMENTS                                                                                                      \
     {                                                                                                                  \
-        [A] = {"a", ARGUMENT_OBJECT, true, 0, "lhs"}, [B] = {"b", ARGUMENT_OBJECT, true, 0, "rhs"},                    \
-        [D] = {"d", ARGUMENT_OBJECT, true, 0, "out"}, [C] = {"c", ARGUMENT_OBJECT, false, 0, NULL},                    \
-        [RECIPE] = {"recipe", ARGUMENT_OBJECT, false, 0, NULL},                                                        \
-        [RECIPE_A] = {"recipe_a", ARGUMENT_OBJECT, false, 0, NULL},                                                    \
-        [RECIPE_B] = {"recipe_b", ARGUMENT_OBJECT, false, 0, NULL},                                                    \
-        [COMPILED_DIMS] = {"compiled_dims", ARGUMENT_UNUSED, false, 0, "compiled_dim"},                                \
-        [DISABLE_UE8M0_CAST] = {"disable_ue8m0_cast", ARGUMENT_UNUSED, false, 0, NULL},                                \
-        [ALPHA] = {"alpha", ARGUMENT_NONE, false, 0, NULL}, [EPILOGUE] = {"epilogue", ARGUMENT_NONE, false, 0, NULL},  \
-        [B_CONSTANT] = {"b_constant", ARGUMENT_FLAG, false, 0, NULL},                                                  \
+        GEMM_OPERAND_ARGUMENTS, [C] = {"c", ARGUMENT_OBJECT, false, 0, NULL},                                          \
+                                GEMM_RECIPE_ARGUMENTS(RECIPE), [ALPHA] = {"alpha", ARGUMENT_NONE, false, 0, NULL},     \
+                                [EPILOGUE] = {"epilogue", ARGUMENT_NONE, false, 0, NULL},                              \
+                                [B_CONSTANT] = {"b_constant", ARGUMENT_FLAG, false, 0, NULL},                          \
     }
-
-/* Which operand is given transposed: A as [K,M], B as [K,N]. */
-struct form {
-    struct signature signature;
-    bool a_transposed, b_transposed;
-};
-
-static const struct form forms[] = {
-    {{"fp8_gemm_nt", COUNT, ARGUMENTS}, false, false},
-    {{"fp8_gemm_nn", COUNT, ARGUMENTS}, false, true},
-    {{"fp8_gemm_tn", COUNT, ARGUMENTS}, true, true},
-    {{"fp8_gemm_tt", COUNT, ARGUMENTS}, true, false},
-};
-enum { NT, NN, TN, TT };
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
@@ -50,30 +32,32 @@ static bool check_given(const struct call *call, const int32_t *recipe)
 {
     if (recipe[0] || recipe[1] || recipe[2])
         return true;
-    PyErr_Format(PyExc_RuntimeError, "%s: recipe is {0, 0, 0}; wanted {1, 128, 128}", call->function);
+    PyErr_Format(PyExc_RuntimeError, "%s: recipe is {0, 0, 0}; wanted {1, 128, 128} or {1, 1, 128}", call->function);
     return false;
 }
 
-/* (gran_m, gran_n, gran_k), or a pair (gran_mn, gran_k) for each operand; zeros for neither. */
-static bool read_recipe(const struct call *call, const union value *values, int32_t *recipe)
+bool gemm_recipe(const struct call *call, PyObject *whole, PyObject *a, PyObject *b, dg_gemm_args *args)
 {
-    PyObject *const whole = values[RECIPE].object, *const a = values[RECIPE_A].object,
-                    *const b = values[RECIPE_B].object;
     int32_t of_a[2], of_b[2], given[3];
-    if (whole && !argument_integers(call->function, "recipe", whole, 3, recipe))
+    if (whole && !argument_integers(call->function, "recipe", whole, 3, args->recipe))
         return false;
     if (a == NULL && b == NULL)
-        return whole == NULL || check_given(call, recipe);
+        return whole == NULL || check_given(call, args->recipe);
     if (a == NULL || b == NULL)
         return disagree(call);
     if (!argument_integers(call->function, "recipe_a", a, 2, of_a) ||
         !argument_integers(call->function, "recipe_b", b, 2, of_b))
         return false;
     given[0] = of_a[0], given[1] = of_b[0], given[2] = of_a[1];
-    if (of_a[1] != of_b[1] || (whole && memcmp(given, recipe, sizeof given) != 0))
+    if (of_a[1] != of_b[1] || (whole && memcmp(given, args->recipe, sizeof given) != 0))
         return disagree(call);
-    memcpy(recipe, given, sizeof given);
-    return check_given(call, recipe);
+    memcpy(args->recipe, given, sizeof given);
+    return check_given(call, args->recipe);
+}
+
+bool gemm_recipes(const struct call *call, const union value *recipe, dg_gemm_args *args)
+{
+    return gemm_recipe(call, recipe[0].object, recipe[1].object, recipe[2].object, args);
 }
 
 static void transpose(dg_tensor *tensor)
@@ -82,13 +66,11 @@ static void transpose(dg_tensor *tensor)
         *tensor = dg_transposed(*tensor);
 }
 
-static bool read_arguments(struct call *call, const struct form *form, const union value *values, dg_gemm_args *args)
+bool gemm_operands(struct call *call, const struct gemm_form *form, const union value *values, dg_gemm_args *args)
 {
-    if (!call_pair(call, "a", "sfa", values[A].object, &args->a, &args->sfa) ||
-        !call_pair(call, "b", "sfb", values[B].object, &args->b, &args->sfb) ||
-        !call_tensor(call, "d", values[D].object, TENSOR_OUTPUT, &args->d))
-        return false;
-    if (values[C].object && !call_tensor(call, "c", values[C].object, TENSOR_INPUT, &args->c))
+    if (!call_pair(call, "a", "sfa", values[GEMM_A].object, &args->a, &args->sfa) ||
+        !call_pair(call, "b", "sfb", values[GEMM_B].object, &args->b, &args->sfb) ||
+        !call_tensor(call, "d", values[GEMM_D].object, TENSOR_OUTPUT, &args->d))
         return false;
     if (form->a_transposed) {
         transpose(&args->a);
@@ -98,11 +80,32 @@ static bool read_arguments(struct call *call, const struct form *form, const uni
         transpose(&args->b);
         transpose(&args->sfb);
     }
+    return true;
+}
+
+bool gemm_addend(struct call *call, PyObject *object, dg_gemm_args *args)
+{
+    return object == NULL || call_tensor(call, "c", object, TENSOR_INPUT, &args->c);
+}
+
+static bool read_dense(struct call *call, const struct gemm_form *form, const union value *values, dg_gemm_args *args)
+{
     args->flags = values[B_CONSTANT].integer ? DG_GEMM_B_CONSTANT : 0;
-    return read_recipe(call, values, args->recipe);
+    return gemm_operands(call, form, values, args) && gemm_addend(call, values[C].object, args) &&
+           gemm_recipes(call, &values[RECIPE], args);
 }
 
 /* ---- Calls ------------------------------------------------------------------------------------------------------- */
+
+/* All that a call needs before the work. */
+static bool prepare(struct call *call, const struct gemm_form *form, const union value *values, dg_gemm_args *args)
+{
+    if (!form->read(call, form, values, args))
+        return false;
+    call_mix(call, (uint64_t)args->kind << 56 | (uint64_t)args->flags << 48 | (uint64_t)args->recipe[1] << 32 |
+                       (uint64_t)args->expected_m);
+    return workspace_take(call, values[GEMM_D].object, args);
+}
 
 static dg_status run(struct call *call, const dg_gemm_args *args)
 {
@@ -112,40 +115,42 @@ static dg_status run(struct call *call, const dg_gemm_args *args)
     return status;
 }
 
-static PyObject *gemm(const struct form *form, PyObject *const *args, Py_ssize_t positional, PyObject *keywords)
+PyObject *gemm_call(const struct gemm_form *form, PyObject *const *args, Py_ssize_t positional, PyObject *keywords)
 {
-    union value values[COUNT];
+    union value values[MAX_ARGUMENTS];
     struct call call = {.function = form->signature.function};
     dg_gemm_args gemm_args = DG_GEMM_ARGS_INIT;
     PyObject *result = NULL;
     if (!arguments_parse(&form->signature, args, positional, keywords, values))
         return NULL;
-    if (read_arguments(&call, form, values, &gemm_args))
+    if (prepare(&call, form, values, &gemm_args))
         result = call_result(run(&call, &gemm_args));
     call_end(&call);
     return result;
 }
 
-#define GEMM(name, which)                                                                                              \
-    static PyObject *name(PyObject *module, PyObject *const *args, Py_ssize_t positional, PyObject *keywords)          \
-    {                                                                                                                  \
-        (void)module;                                                                                                  \
-        return gemm(&forms[which], args, positional, keywords);                                                        \
-    }
-GEMM(fp8_gemm_nt, NT)
-GEMM(fp8_gemm_nn, NN)
-GEMM(fp8_gemm_tn, TN)
-GEMM(fp8_gemm_tt, TT)
+static const struct gemm_form forms[] = {
+    {{"fp8_gemm_nt", COUNT, ARGUMENTS}, read_dense, false, false},
+    {{"fp8_gemm_nn", COUNT, ARGUMENTS}, read_dense, false, true},
+    {{"fp8_gemm_tn", COUNT, ARGUMENTS}, read_dense, true, true},
+    {{"fp8_gemm_tt", COUNT, ARGUMENTS}, read_dense, true, false},
+};
+GEMM_FUNCTION(fp8_gemm_nt, &forms[0])
+GEMM_FUNCTION(fp8_gemm_nn, &forms[1])
+GEMM_FUNCTION(fp8_gemm_tn, &forms[2])
+GEMM_FUNCTION(fp8_gemm_tt, &forms[3])
 
 /* ---- The question ------------------------------------------------------------------------------------------------ */
 
-static const struct form *find_form(PyObject *name)
+static const struct gemm_form *find_form(PyObject *name)
 {
     for (size_t i = 0; PyUnicode_Check(name) && i < sizeof forms / sizeof forms[0]; ++i)
         if (PyUnicode_CompareWithASCIIString(name, forms[i].signature.function) == 0)
             return &forms[i];
-    PyErr_Format(PyExc_RuntimeError, "is_supported: no function %R", name);
-    return NULL;
+    const struct gemm_form *grouped = PyUnicode_Check(name) ? gemm_grouped_form(name) : NULL;
+    if (grouped == NULL)
+        PyErr_Format(PyExc_RuntimeError, "is_supported: no function %R", name);
+    return grouped;
 }
 
 /* A refusal of ours is an answer; what is no tensor at all stays the TypeError that the call would raise. */
@@ -160,14 +165,14 @@ static PyObject *answer(bool supported)
 /* gemm_is_supported(function, *args, **kwargs): the same arguments as the function's. */
 static PyObject *gemm_is_supported(PyObject *module, PyObject *const *args, Py_ssize_t positional, PyObject *keywords)
 {
-    union value values[COUNT];
+    union value values[MAX_ARGUMENTS];
     dg_gemm_args gemm_args = DG_GEMM_ARGS_INIT;
     (void)module;
-    const struct form *form = positional > 0 ? find_form(args[0]) : find_form(Py_None);
+    const struct gemm_form *form = positional > 0 ? find_form(args[0]) : find_form(Py_None);
     if (form == NULL || !arguments_parse(&form->signature, args + 1, positional - 1, keywords, values))
         return NULL;
     struct call call = {.function = form->signature.function};
-    const bool supported = read_arguments(&call, form, values, &gemm_args) && dg_is_supported(NULL, &gemm_args);
+    const bool supported = prepare(&call, form, values, &gemm_args) && dg_is_supported(NULL, &gemm_args);
     call_end(&call);
     return answer(supported);
 }
@@ -183,10 +188,11 @@ static PyObject *gemm_is_supported(PyObject *module, PyObject *const *args, Py_s
     "  a       float8_e4m3fn; scales of 1 x 128: float32 [M, ceil(K/128)], or int32 [M, ceil(K/512)] of four UE8M0\n"  \
     "          bytes each\n"                                                                                           \
     "  b       float8_e4m3fn; scales of 128 x 128: float32 [ceil(N/128), ceil(K/128)], or int32\n"                     \
-    "          [ceil(N/128), ceil(K/512)]\n"                                                                           \
+    "          [ceil(N/128), ceil(K/512)]. With recipe (1, 1, 128), of 1 x 128 as a's: [N, ceil(K/128)]\n"             \
     "  d       [M,N] bfloat16, float16 or float32, written\n"                                                          \
     "  c       None, or of d's shape and type: d itself, or apart from it\n"                                           \
-    "  recipe  None or (1, 128, 128); recipe_a=(1, 128) with recipe_b=(128, 128) says the same\n"                      \
+    "  recipe  None, (1, 128, 128) or (1, 1, 128); recipe_a=(1, 128) with recipe_b=(128, 128) or (1, 128) says the\n"  \
+    "          same\n"                                                                                                 \
     "  b_constant  true: no kernel that may still run writes b, which are weights. After set_pdl(True) the first of\n" \
     "          them are then loaded while the kernels before still run\n"                                              \
     "Strides of 0 or more; M, N and K may be 0. With a leading dimension everywhere, one product for each batch "      \

@@ -309,4 +309,4 @@ class Layouts(unittest.TestCase):
         self.assertEqual([layout.get_tma_aligned_size(x, 1) for x in (1, 17)], [16, 32])
         self.assertEqual((math.ceil_div(7, 2), math.align(7, 4), deep_gemm.cell_div(8, 3)), (4, 8, 3))
         self.assertEqual(layout.get_theoretical_mk_alignment_for_contiguous_layout(), 128)
-        self.assertEqual(layout.get_theoretical_mk_alignment_for_contiguous_layout(64, num_groups=4), 128)
+        self.assertEqual(layout.get_theoretical_mk_alignment_for_contiguous_layout(64, num_groups=4), 64)

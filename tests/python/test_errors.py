@@ -52,7 +52,7 @@ class Refusals(unittest.TestCase):
             )
 
     def test_one_argument_by_two_names(self):
-        call = deep_gemm.k_grouped_fp8_gemm_nt_contiguous
+        call = deep_gemm.k_grouped_bf16_gemm_tn_contiguous
         self.refuses(lambda: call(1, 2, 3, ks_cpu=[1], ks=[2], grouped_layout=None), TypeError, 'by two names')
 
     def test_refused_arguments_are_runtime_errors(self):
@@ -81,6 +81,7 @@ class Refusals(unittest.TestCase):
             (dict(c=np.zeros((64, 128), F32)), 'c is float32 but d is bfloat16'),
             (dict(c=np.zeros((63, 128), BF16)), 'c is [63, 128]'),
             (dict(recipe=(1, 1, 64)), 'recipe is {1, 1, 64}'),
+            (dict(recipe=(1, 1, 128)), 'sfb is'),
             (dict(recipe=(7, 7, 7)), 'recipe is {7, 7, 7}'),
             (dict(recipe=(1 << 40, 7, 7)), 'recipe is {2147483647, 7, 7}'),
             (dict(recipe=(1 << 70, 7, -(1 << 70))), 'recipe is {2147483647, 7, 2147483647}'),

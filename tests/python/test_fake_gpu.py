@@ -11,7 +11,7 @@ import unittest
 import deep_gemm
 import fake_tensor
 import numpy as np
-from common import BF16, F32, Problem
+from common import BF16, F32, I32, Problem
 from test_dlpack import CUDA, Capsules, wrap
 from test_process import python
 
@@ -159,6 +159,78 @@ class Launches(unittest.TestCase):
         finally:
             deep_gemm.set_num_sms(0)
         self.assertEqual(deep_gemm.testing.get_arch_major(), 9)
+
+
+class Grouped(unittest.TestCase):
+    """One launch a call, on the caller's stream, with numbers that the host does not look at."""
+
+    def setUp(self):
+        fake_tensor.set_stream(0)
+        self.asked = []  # for workspaces: (tensor, bytes)
+
+        def beside(tensor, size):
+            self.asked.append((tensor, size))
+            return on_gpu(np.zeros(-(-size // 4), I32), self.device)
+
+        deep_gemm._C.set_workspace_hook(beside)
+        self.addCleanup(deep_gemm._C.set_workspace_hook, deep_gemm._workspace.beside)
+
+    def calls(self, device=0):
+        """{function: its arguments}"""
+        self.device = device
+        p, q, k = Problem(256, 256, 512), Problem(16, 256, 512, batch=(4,)), Problem(64, 256, 512)
+        put = lambda *arrays: tuple(on_gpu(x, device) for x in arrays)
+        b, nonsense = put(q.b, q.sfb), np.full(256, 7, I32)
+        (flat,), (layout,), (counts,) = put(np.zeros((2, 64, 256), F32)), put(nonsense), put(nonsense[:4])
+        k_pairs = [put(x.reshape(-1), np.ones((len(x), 4), F32)) for x in (k.a, k.b)]
+        return {
+            'm_grouped_fp8_gemm_nt_contiguous': (put(p.a, p.sfa), b, *put(p.out()), layout),
+            'm_grouped_fp8_gemm_nt_masked': (put(q.a, q.sfa), b, *put(q.out()), counts, 8),
+            'k_grouped_fp8_gemm_nt_contiguous': (*k_pairs, flat, [512, 0], *put(nonsense[:2])),
+        }
+
+    def launches_on(self, device, stream, call):
+        fake_tensor.set_stream(stream)
+        launches = new_launches(call)
+        self.assertEqual({launch[1:] for launch in launches}, {(device, stream)})
+        self.assertTrue(all('gemm_' in kernel for kernel, _, _ in launches[-1:]))
+
+    def test_launches(self):
+        for device in (0, 1):
+            for name, args in self.calls(device).items():
+                with self.subTest(function=name, device=device):
+                    function = getattr(deep_gemm, name)
+                    self.assertTrue(deep_gemm.is_supported(name, *args))
+                    for stream in (0, fake_tensor.new_stream(device)) * 2:
+                        self.launches_on(device, stream, lambda: function(*args))
+        b, (ends,) = self.calls()['m_grouped_fp8_gemm_nt_contiguous'][:3], (on_gpu(np.full(4, 7, I32)),)
+        psum = lambda: deep_gemm.m_grouped_fp8_gemm_nt_contiguous(*b, ends, use_psum_layout=True)
+        self.launches_on(0, 0, psum)
+
+    def test_mixed_devices(self):
+        for name, at, count in (
+            ('m_grouped_fp8_gemm_nt_contiguous', 3, 256),
+            ('m_grouped_fp8_gemm_nt_masked', 3, 4),
+            ('k_grouped_fp8_gemm_nt_contiguous', 4, 2),
+        ):
+            args = list(self.calls()[name])
+            args[at] = np.ones(count, I32)
+            with self.subTest(function=name), self.assertRaisesRegex(RuntimeError, 'layout'):
+                getattr(deep_gemm, name)(*args)
+
+    def test_workspaces(self):
+        """d's framework is asked for one, in every call that wants one and no other; who has none is told the bytes."""
+        for name, args in self.calls().items():
+            for _ in range(3):
+                self.asked.clear()
+                getattr(deep_gemm, name)(*args)
+                self.assertLessEqual(len(self.asked), name.startswith('k'))
+                self.assertTrue(all(tensor is args[2] and size > 0 for tensor, size in self.asked))
+            if self.asked:
+                for hook in (lambda tensor, size: None, lambda tensor, size: wrap(np.zeros(size, I32))):
+                    deep_gemm._C.set_workspace_hook(hook)
+                    with self.assertRaisesRegex(RuntimeError, f'{name}: .* workspace of {self.asked[0][1]} bytes'):
+                        getattr(deep_gemm, name)(*args)
 
 
 def wrap_transposed(x):

@@ -51,10 +51,9 @@ wgrad_gemm_fp8_fp8_fp32_nt k_grouped_wgrad_gemm_fp8_fp8_fp32_nt get_col_major_tm
 bench_kineto calc_diff jit_kernels.utils.set_num_sms jit_kernels.gemm.gemm_fp8_fp8_bf16_nt jit.runtime.RuntimeCache
 """.split()
 
-NONE = (None,) * 11
 # Calls with a right number of arguments, under every spelling that releases have had.
 UNBUILT = {
-    'm_grouped_fp8_gemm_nt_contiguous': [
+    'm_grouped_bf16_gemm_nt_contiguous': [
         lambda f: f(1, 2, 3, 4),
         lambda f: f(1, 2, 3, m_indices=4),
         lambda f: f(
@@ -62,29 +61,18 @@ UNBUILT = {
             b=2,
             d=3,
             grouped_layout=4,
-            recipe=None,
-            recipe_a=None,
-            recipe_b=None,
             compiled_dims='nk',
-            disable_ue8m0_cast=False,
             use_psum_layout=False,
             ensure_zero_padding=True,
             expected_m_for_psum_layout=None,
         ),
     ],
-    'm_grouped_fp8_gemm_nn_contiguous': [lambda f: f(1, 2, 3, 4, compiled_dims='nk')],
-    'm_grouped_fp8_gemm_nt_masked': [
-        lambda f: f(1, 2, 3, 4, 5),
-        lambda f: f(1, 2, 3, masked_m=4, expected_m=5, compiled_dim=''),
-    ],
-    'k_grouped_fp8_gemm_nt_contiguous': [
-        lambda f: f(1, 2, 3, [4], 5),
-        lambda f: f(1, 2, 3, ks=[4], ks_tensor=5, c=None),
-        lambda f: f(1, 2, 3, ks_cpu=[4], grouped_layout=5, recipe=(1, 1, 128)),
-    ],
+    'm_grouped_bf16_gemm_nn_contiguous': [lambda f: f(1, 2, 3, 4, compiled_dim='')],
+    'fp8_gemm_nt_skip_head_mid': [lambda f: f(1, 2, 3, 4, None, 'nk', False)],
     'k_grouped_bf16_gemm_tn_contiguous': [
         lambda f: f(1, 2, 3, [4], 5, 6, 'mn'),
-        lambda f: f(1, 2, 3, ks=[4], ks_tensor=5),
+        lambda f: f(1, 2, 3, ks=[4], ks_tensor=5, c=None),
+        lambda f: f(1, 2, 3, ks_cpu=[4], grouped_layout=5),
     ],
     'bf16_gemm_nt': [lambda f: f(1, 2, 3), lambda f: f(1, 2, 3, c=None, compiled_dims='nk')],
     'm_grouped_bf16_gemm_nt_masked': [lambda f: f(1, 2, 3, 4, 5)],

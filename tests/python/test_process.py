@@ -12,7 +12,7 @@ import unittest
 
 import deep_gemm
 import numpy as np
-from common import BF16, F32, F8, Problem, error_of
+from common import BF16, F32, F8, I32, Problem, error_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.dirname(deep_gemm.__file__)
@@ -219,7 +219,8 @@ class Leaks(unittest.TestCase):
     def test_calls(self):
         p = Problem(2, 8, 128)
         (a, b), d = p.args(), p.out()
-        objects = [a, b, d, *a, *b, type(d), None, True, d.dtype]
+        many, ids = tuple(x[None] for x in b), np.zeros(2, I32)
+        objects = [a, b, d, *a, *b, *many, ids, type(d), None, True, d.dtype]
         small = np.zeros((0, 8), BF16)
         empty = (np.zeros((0, 128), F8), np.zeros((0, 1), F32))
 
@@ -235,6 +236,7 @@ class Leaks(unittest.TestCase):
                 for _ in range(5):
                     deep_gemm.fp8_gemm_nt(empty, b, small, None, (1, 128, 128))
                 deep_gemm.fp8_gemm_nt(a, list(b), d, recipe_a=(1, 128), recipe_b=(128, 128))
+                deep_gemm.m_grouped_fp8_gemm_nt_contiguous(list(a), many, d, ids)
                 deep_gemm.get_mn_major_tma_aligned_tensor(a[1])
                 refused(a, b, d, recipe=(1, 2, 3))
                 refused(a, b, d, no_such=1)

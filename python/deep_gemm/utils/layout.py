@@ -23,11 +23,15 @@ get_m_alignment_for_contiguous_layout = get_k_alignment_for_contiguous_layout = 
 
 TMA_BYTES = 16
 WORD_BYTES = 4  # of a scale, float32 or packed
+MOST_ALIGNMENT = 128  # of groups' rows
 
 
 def get_theoretical_mk_alignment_for_contiguous_layout(expected_m=None, num_groups=None) -> int:
-    """The alignment that suits groups of expected_m rows: 128 on Hopper, whatever their size."""
-    return 128
+    """The alignment that wastes least on groups of about expected_m rows: the smallest that holds as many, 128 at most.
+    128 where expected_m is None or no number of rows."""
+    if expected_m is None or expected_m < 1:
+        return MOST_ALIGNMENT
+    return next((rows for rows in (8, 16, 32, 64) if expected_m <= rows), MOST_ALIGNMENT)
 
 
 def get_tma_aligned_size(x: int, element_size: int) -> int:
