@@ -1,4 +1,4 @@
-"""On a machine with a Hopper GPU and torch: python tests/python/device_torch.py. Dense FP8 from torch in all layouts,
+"""On a machine with a Hopper GPU and torch: python tests/python/device_torch.py. FP8 from torch in all layouts, groups,
 streams, graphs, compiling, timing, and what a call costs the host. The last line counts."""
 
 import ctypes
@@ -181,6 +181,123 @@ def refusals():
             raise AssertionError('accepted')
         assert torch.isnan(d).all()
     near(p.run(p.out()), p.want(), 'afterwards')
+
+
+# ---- Groups ----------------------------------------------------------------------------------------------------------
+
+
+class Experts:
+    """a [..., k] and b [G, n, k]; torch makes each group's product by itself."""
+
+    def __init__(self, rows, groups=4, n=576, k=1024):
+        a, b = randn(*rows, k), [per_block_cast_to_fp8(randn(n, k), False) for _ in range(groups)]
+        q, sf = per_token_cast_to_fp8(a.view(-1, k), False)
+        self.a, self.sfa = q.view(*rows, k), sf.view(*rows, cdiv(k, 128))
+        self.b, self.sfb = torch.stack([q.view(U8) for q, _ in b]).view(F8), torch.stack([sf for _, sf in b])
+        self.d = torch.full((*rows, n), float('nan'), device='cuda', dtype=BF16)
+
+    def args(self):
+        return (self.a, self.sfa), (torch.nn.Parameter(self.b, requires_grad=False), self.sfb), self.d
+
+    def check(self, where, group):
+        d = torch.empty_like(self.d[where])
+        deep_gemm.fp8_gemm_nt((self.a[where], self.sfa[where]), (self.b[group], self.sfb[group]), d)
+        near(self.d[where], d.double(), f'group {group}')
+
+    def untouched(self, where):
+        assert torch.isnan(self.d[where]).all(), f'{where} was written'
+
+
+def int32(values):
+    return torch.tensor(values, device='cuda', dtype=torch.int32)
+
+
+@test
+def groups_of_rows():
+    e = Experts((500,))
+    ids = int32([2] * 128 + [-1] * 128 + [0] * 100 + [-1] * 28 + [3] * 116)
+    deep_gemm.m_grouped_fp8_gemm_nt_contiguous(*e.args(), ids)
+    for rows, group in ((slice(0, 128), 2), (slice(256, 356), 0), (slice(384, 500), 3)):
+        e.check(rows, group)
+    e.untouched(slice(128, 256))
+    a, (b, sfb), _ = e.args()
+    wanted, e.d = e.d, torch.full_like(e.d, float('nan'))
+    turned = b.transpose(1, 2).contiguous(), sfb.transpose(1, 2).contiguous()
+    deep_gemm.m_grouped_fp8_gemm_nn_contiguous(a, turned, e.d, ids)
+    for rows, group in ((slice(0, 128), 2), (slice(256, 356), 0), (slice(384, 500), 3)):
+        near(e.d[rows], wanted[rows].double(), 'nn')
+
+
+@test
+def groups_of_rows_by_their_ends():
+    for zeros in (True, False):
+        e = Experts((512,))
+        ends = int32([100, 128, 300, 390])
+        deep_gemm.m_grouped_fp8_gemm_nt_contiguous(
+            *e.args(), ends, use_psum_layout=True, ensure_zero_padding=zeros, expected_m_for_psum_layout=100
+        )
+        for rows, group in ((slice(0, 100), 0), (slice(128, 300), 2), (slice(384, 390), 3)):
+            e.check(rows, group)
+        if zeros:
+            assert (e.d[100:128] == 0).all() and (e.d[300:384] == 0).all() and (e.d[390:512] == 0).all()
+        else:
+            e.untouched(slice(100, 128))
+            e.untouched(slice(300, 384))
+
+
+@test
+def masked_groups():
+    """Eager, and in a graph that follows the counts."""
+    for most in (1, 65, 256):
+        e, counts = Experts((4, most)), int32([1, 0, most, min(3, most)])
+        run = lambda: deep_gemm.m_grouped_fp8_gemm_nt_masked(*e.args(), counts, 16)
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph):
+            run()
+        for replay, numbers in ((False, counts.tolist()), (True, [most, 1, 0, 0]), (True, [0] * 4)):
+            counts.copy_(int32(numbers))
+            e.d.fill_(float('nan'))
+            graph.replay() if replay else run()
+            for group, count in enumerate(numbers):
+                if count:
+                    e.check((group, slice(0, count)), group)
+                e.untouched((group, slice(count, most)))
+
+
+@test
+def groups_along_k():
+    """Flat and tall operands; c is d, apart, and not there; a host list that disagrees; in a graph; release 1."""
+    m, n, ks = 264, 576, [128, 0, 384, 256]
+    a, b = ([per_token_cast_to_fp8(randn(mn, k), False) for k in ks] for mn in (m, n))
+    whole = lambda x, s: x.double() * s.double().repeat_interleave(128, 1)
+    want = torch.stack([whole(*x) @ whole(*y).t() for x, y in zip(a, b)])
+    join = lambda parts: torch.cat([x.view(U8).reshape(-1) for x, _ in parts]).view(F8)
+    sf = lambda parts: torch.cat([s.t() for _, s in parts]).contiguous()
+    tall = lambda parts: torch.cat([x.view(U8).t() for x, _ in parts]).contiguous().view(F8)
+    flat = [(join(parts), sf(parts).t()) for parts in (a, b)]
+    layout, c = int32(ks), randn(4, m, n, dtype=F32) * 16
+    empty = lambda: torch.full_like(c, float('nan'))
+    d, e, f, g = empty(), empty(), c.clone(), c.clone()
+    deep_gemm.k_grouped_fp8_gemm_nt_contiguous(*flat, d, ks, layout)
+    near(d, want)
+    deep_gemm.k_grouped_fp8_gemm_nt_contiguous(*flat, e, [sum(ks), 0, 0, 0], layout, c=c)
+    near(e, want + c.double(), 'c apart')
+    assert torch.equal(e[1], c[1]), 'a group of K=0 is c'
+    deep_gemm.k_grouped_fp8_gemm_nt_contiguous(*flat, f, tuple(ks), layout, f)
+    assert same_bits(f, e), 'c is d'
+    deep_gemm.k_grouped_wgrad_gemm_fp8_fp8_fp32_nt(*((x, s.t()) for x, s in flat), g, ks)
+    near(g, want + c.double(), 'release 1')
+    d.fill_(float('nan'))
+    deep_gemm.k_grouped_fp8_gemm_tn_contiguous((tall(a), sf(a)), (tall(b), sf(b)), d, ks, layout)
+    near(d, want, 'tn')
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        deep_gemm.k_grouped_fp8_gemm_nt_contiguous(*flat, d, ks, layout)
+    d.fill_(float('nan'))
+    graph.replay()
+    near(d, want, 'graph')
 
 
 # ---- Streams and graphs ----------------------------------------------------------------------------------------------

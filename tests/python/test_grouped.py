@@ -4,8 +4,10 @@ import itertools
 import unittest
 
 import deep_gemm
+import fake_tensor
 import numpy as np
 from common import BF16, BOUND, F16, F32, I32, cdiv, codes, error_of, mn_major, product, rng
+from test_dlpack import Capsules, OldTorch, wrap
 
 POISON = 12345.0
 
@@ -353,6 +355,30 @@ class AlongK(unittest.TestCase):
             self.same(out, p.want(p.c)[2])
 
 
+class Producers(unittest.TestCase):
+    def test_all_kinds(self):
+        """Every way to show memory, in lists, with all arguments that there are."""
+        makes = (
+            wrap,
+            lambda x: wrap(x, fake_tensor.ManagedOnly),
+            Capsules,
+            lambda x: Capsules(x, 'old'),
+            OldTorch,
+            lambda x: x,
+        )
+        for i, make in enumerate(makes):
+            with self.subTest(producer=i):
+                p = KGroups(24, 40, (128, 0, 256))
+                pairs = p.flat()  # stay: what is made of them does not keep them
+                a, b = ([make(x) for x in pair] for pair in pairs)
+                d, c, layout = make(p.d), make(p.c), make(p.layout)
+                before = fake_tensor.counts()
+                deep_gemm.k_grouped_fp8_gemm_nt_contiguous(a, b, d, [0] * 3, layout, c)
+                handed_out, deleted, _ = (y - x for x, y in zip(before, fake_tensor.counts()))
+                self.assertEqual(handed_out, deleted)
+                self.assertTrue((bits(p.d) == bits(p.want(p.c))).all())
+
+
 # ---- What is refused -------------------------------------------------------------------------------------------------
 
 
@@ -394,7 +420,7 @@ class Refusals(unittest.TestCase):
             (lambda: f(a, b, d, [0] * 256), "'grouped_layout' must be a tensor, not list"),
             (lambda: f(a[0], b, d, ids), "argument 'a' must be a pair"),
             (lambda: f(*[None] * 14), 'takes at most 13 arguments (14 given)'),
-            (lambda: f(a, b, d, ids, expected_m_for_psum_layout='x'), "'expected_m_for_psum_layout' must be an integer"),
+            (lambda: f(a, b, d, ids, expected_m_for_psum_layout='x'), "expected_m_for_psum_layout' must be an int"),
             (
                 lambda: deep_gemm.m_grouped_fp8_gemm_nn_contiguous(a, b, d, ids, expected_m_for_psum_layout=3),
                 "unexpected keyword argument 'expected_m_for_psum_layout'",
