@@ -99,7 +99,7 @@ struct smem {
     uint32_t tiles[TILES][TILE_WORDS];
 #endif
 };
-STATIC_CHECK(PARTIALS == 1 || SPAN * PRODUCTS % 2 == 0, "a round must end with the second partial sum");
+STATIC_CHECK(PARTIALS == 1 || SPAN * PARTS % 2 == 0, "a round must end with the second partial sum");
 STATIC_CHECK(4 % SPAN == 0, "a packed word's four groups must be whole spans");
 STATIC_CHECK((sizeof(struct smem) + 127) / 128 * 128 == SMEM_BYTES, "the plan and the kernel disagree on smem");
 
@@ -529,18 +529,18 @@ struct place {
 };
 
 /* One group, each product promoted before the next begins. */
-DEVICE_FN void add_group(struct smem *s, uint32_t warpgroup, int32_t block, int split, struct place *place,
-                         float (*acc)[BLOCK_N / 2], float *partial)
+DEVICE_FN void add_group(struct smem *s, uint32_t warpgroup, int32_t block, int split, int products,
+                         struct place *place, float (*acc)[BLOCK_N / 2], float *partial)
 {
     const uint32_t stage = place->stages.stage;
     mbarrier_wait(&s->full[stage], place->stages.phase);
     const struct scales scales = read_scales(s, place->spans.stage, warpgroup, block);
 #pragma unroll
-    for (int i = 0; i < PRODUCTS; ++i) {
+    for (int i = 0; i < products; ++i) {
         multiply(partial, s, stage, warpgroup, i, 0, WGMMAS);
         WGMMA_WAIT(0);
         wgmma_pin(partial, PART_N / 2);
-        if (i == PRODUCTS - 1)
+        if (i == products - 1)
             release_stage(&s->empty[stage]);
         promote(acc, partial, scales.of[wave_of(i)], i, split);
     }
@@ -548,13 +548,13 @@ DEVICE_FN void add_group(struct smem *s, uint32_t warpgroup, int32_t block, int 
 }
 
 /* A span of groups, or what is left of K. */
-DEVICE_FN void add_groups(struct smem *s, uint32_t warpgroup, int32_t block, int32_t count, int split,
+DEVICE_FN void add_groups(struct smem *s, uint32_t warpgroup, int32_t block, int32_t count, int split, int products,
                           struct place *place, float (*acc)[BLOCK_N / 2], float *partial)
 {
     mbarrier_wait(&s->scales_full[place->spans.stage], place->spans.phase);
 #pragma unroll 1
     for (int32_t i = 0; i < count; ++i)
-        add_group(s, warpgroup, block + i, split, place, acc, partial);
+        add_group(s, warpgroup, block + i, split, products, place, acc, partial);
     release_scales(s, &place->spans);
 }
 
@@ -576,18 +576,18 @@ DEVICE_FN void finish_pending(struct smem *s, const struct pending *pending, flo
 
 /* A span of groups: every product begins before the one before it, `pending` at first, is promoted. Only its first
    wgmma is issued before that is waited for: the others would have to queue, and the promotion behind them. */
-DEVICE_FN void add_span(struct smem *s, uint32_t warpgroup, int32_t block, int split, struct place *place,
+DEVICE_FN void add_span(struct smem *s, uint32_t warpgroup, int32_t block, int split, int products, struct place *place,
                         float (*acc)[BLOCK_N / 2], float (*partial)[PART_N / 2], struct pending *pending)
 {
     struct scales scales;
     mbarrier_wait(&s->scales_full[place->spans.stage], place->spans.phase);
 #pragma unroll
-    for (int i = 0; i < SPAN * PRODUCTS; ++i) {
-        const int product = i % PRODUCTS, before = (i + PRODUCTS - 1) % PRODUCTS;
+    for (int i = 0; i < SPAN * products; ++i) {
+        const int product = i % products, before = (i + products - 1) % products;
         const uint32_t stage = place->stages.stage;
         if (product == 0) {
             mbarrier_wait(&s->full[stage], place->stages.phase);
-            scales = read_scales(s, place->spans.stage, warpgroup, block + i / PRODUCTS);
+            scales = read_scales(s, place->spans.stage, warpgroup, block + i / products);
         }
         if (i == 0)
             finish_pending(s, pending, partial[1]);
@@ -599,22 +599,22 @@ DEVICE_FN void add_span(struct smem *s, uint32_t warpgroup, int32_t block, int s
                 release_stage(&s->empty[pending->stage]);
         }
         multiply(partial[i % 2], s, stage, warpgroup, product, 1, WGMMAS);
-        if (i == SPAN * PRODUCTS - 1)
+        if (i == SPAN * products - 1)
             release_scales(s, &place->spans);
         promote(acc, partial[1 - i % 2], pending->scale, before, split);
 #pragma unroll
         for (int j = 0; j < 4; ++j)
             pending->scale[j / 2][j % 2] = scales.of[wave_of(product)][j / 2][j % 2];
         pending->stage = stage;
-        if (product == PRODUCTS - 1)
+        if (product == products - 1)
             ring_advance(&place->stages, STAGES);
     }
     pending->there = 1;
 }
 
 /* All whole spans of a tile; how many groups that were. */
-DEVICE_FN int32_t add_spans(struct smem *s, int32_t k_blocks, uint32_t warpgroup, int split, struct place *place,
-                            float (*acc)[BLOCK_N / 2], float (*partial)[PART_N / 2])
+DEVICE_FN int32_t add_spans(struct smem *s, int32_t k_blocks, uint32_t warpgroup, int split, int products,
+                            struct place *place, float (*acc)[BLOCK_N / 2], float (*partial)[PART_N / 2])
 {
     struct pending pending = {0, 0, {{0.0f, 0.0f}, {0.0f, 0.0f}}};
     int32_t block = 0;
@@ -623,9 +623,9 @@ DEVICE_FN int32_t add_spans(struct smem *s, int32_t k_blocks, uint32_t warpgroup
         partial[1][i] = 0.0f; /* the first promotion adds zero */
 #pragma unroll 1
     for (; block + SPAN <= k_blocks; block += SPAN)
-        add_span(s, warpgroup, block, split, place, acc, partial, &pending);
+        add_span(s, warpgroup, block, split, products, place, acc, partial, &pending);
     finish_pending(s, &pending, partial[1]);
-    promote(acc, partial[1], pending.scale, PRODUCTS - 1, split);
+    promote(acc, partial[1], pending.scale, products - 1, split);
     return block;
 }
 #endif
@@ -653,13 +653,27 @@ DEVICE_FN void pass_tile(struct smem *s, int32_t k_blocks, struct place *place)
 }
 #endif
 
-/* All steps of one tile: acc = the sum over k groups. */
+/* All steps of one tile, the first `products` (a constant) of each group: acc = the sum over k groups. */
+DEVICE_FN void accumulate(struct smem *s, int32_t k_blocks, uint32_t warpgroup, int split, int products,
+                          struct place *place, float (*acc)[BLOCK_N / 2], float (*partial)[PART_N / 2])
+{
+    int32_t block = 0;
+#if PARTIALS == 2
+    block = add_spans(s, k_blocks, warpgroup, split, products, place, acc, partial);
+#endif
+#pragma unroll 1
+    for (; block < k_blocks; block += SPAN) {
+        const int32_t left = k_blocks - block;
+        add_groups(s, warpgroup, block, left < SPAN ? left : SPAN, split, products, place, acc, partial[0]);
+    }
+}
+
+/* Slices without rows are left out: of a warpgroup both, which then passes over the tile, or the second. */
 DEVICE_FN void accumulate_tile(struct smem *s, const struct gemm_1d2d_args *args, const struct tile *tile,
                                uint32_t warpgroup, struct place *place, float (*acc)[BLOCK_N / 2],
                                float (*partial)[PART_N / 2])
 {
     const int split = GROUP - tile->col % GROUP;
-    int32_t block = 0;
 #pragma unroll
     for (int i = 0; i < WAVES * BLOCK_N / 2; ++i)
         acc[i / (BLOCK_N / 2)][i % (BLOCK_N / 2)] = 0.0f;
@@ -668,15 +682,12 @@ DEVICE_FN void accumulate_tile(struct smem *s, const struct gemm_1d2d_args *args
         pass_tile(s, args->k_blocks, place);
         return;
     }
-#endif
-#if PARTIALS == 2
-    block = add_spans(s, args->k_blocks, warpgroup, split, place, acc, partial);
-#endif
-#pragma unroll 1
-    for (; block < args->k_blocks; block += SPAN) {
-        const int32_t left = args->k_blocks - block;
-        add_groups(s, warpgroup, block, left < SPAN ? left : SPAN, split, place, acc, partial[0]);
+    if (WAVES == 2 && slice_row(tile, warpgroup, 1) >= tile->end) {
+        accumulate(s, args->k_blocks, warpgroup, split, PARTS, place, acc, partial);
+        return;
     }
+#endif
+    accumulate(s, args->k_blocks, warpgroup, split, PRODUCTS, place, acc, partial);
 }
 
 /* ---- Epilogue ------------------------------------------------------------------------------------------------ */
