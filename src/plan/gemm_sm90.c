@@ -352,6 +352,15 @@ static double a_rows(const struct gemm_problem *p, const struct gemm_1d2d_plan *
     return (double)min_i64(plan->config.block_m, round_up(span_rows(p), rows));
 }
 
+/* Slices of 64 rows that have some, of all in tiles of 256, whose second ones are left out where they have none. */
+static double filled(const struct gemm_problem *p, const struct gemm_1d2d_plan *plan)
+{
+    if (!grouped(p) || plan->config.block_m != 256)
+        return 1;
+    return expected_units(p, WARPGROUP_ROWS) /
+           (expected_units(p, 256 * plan->config.cluster_m) * 4 * plan->config.cluster_m);
+}
+
 /* One K group of 128 in one block: bound by tensor cores and promotion, or by what L2 delivers. */
 static double group_cycles(const struct gemm_1d2d_costs *cost, const struct gemm_problem *p,
                            const struct gemm_1d2d_plan *plan)
@@ -359,7 +368,7 @@ static double group_cycles(const struct gemm_1d2d_costs *cost, const struct gemm
     const struct gemm_1d2d_config *c = &plan->config;
     const double n = c->block_n, part = c->part_n;
     const double wgmma = n / part * max_f64(part / 2, cost->wgmma_least + part / 4);
-    double math = c->block_m / 64.0 * 4 * wgmma + promotion_cycles(cost, c);
+    double math = (c->block_m / 64.0 * 4 * wgmma + promotion_cycles(cost, c)) * filled(p, plan);
     const double l2 = (a_rows(p, plan) + n / c->cluster_m) * SCALE_GROUP / cost->l2_bytes;
     if (SCALE_GROUP % c->block_n != 0)
         math += cost->split_column * n;
