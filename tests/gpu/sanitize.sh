@@ -9,7 +9,8 @@ if [ -z "$tool" ]; then
 fi
 code=0
 for check in memcheck racecheck; do
-    for cases in num_sms=131 m=129 m=40; do # sm90_fp8_gemm_1d2d with many tiles, either kernel's edges
+    # sm90_fp8_gemm_1d2d with many tiles, either kernel's edges, groups of rows
+    for cases in num_sms=131 m=129 m=40 "kind=masked groups=5" "tail=600 alignment=8" "tail=-20 alignment=8 zero"; do
         echo "compute-sanitizer --tool $check, cases with $cases"
         "$tool" --tool "$check" --error-exitcode 9 "$program" selftest --device cuda --quick --filter "$cases" || code=1
     done
