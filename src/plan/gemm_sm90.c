@@ -64,7 +64,7 @@ static double expected_units(const struct gemm_problem *p, int64_t unit_rows)
         return (double)most;
     for (int64_t percent = 70; percent <= 130; percent += 10)
         units += (double)ceil_div(min_i64(max_i64(rows * percent / 100, 1), p->m), unit_rows) / 7;
-    return units * (double)p->groups.spans;
+    return units * (double)p->groups.spans < (double)most ? units * (double)p->groups.spans : (double)most;
 }
 
 /* Of all groups, or entries of the batch. */
@@ -352,13 +352,14 @@ static double a_rows(const struct gemm_problem *p, const struct gemm_1d2d_plan *
     return (double)min_i64(plan->config.block_m, round_up(span_rows(p), rows));
 }
 
-/* Slices of 64 rows that have some, of all in tiles of 256, whose second ones are left out where they have none. */
+/* What is computed of tiles of 256 rows, whose second slices of 64 are left out where they have none: half at least. */
 static double filled(const struct gemm_problem *p, const struct gemm_1d2d_plan *plan)
 {
+    const int32_t unit_rows = 256 * plan->config.cluster_m;
     if (!grouped(p) || plan->config.block_m != 256)
         return 1;
-    return expected_units(p, WARPGROUP_ROWS) /
-           (expected_units(p, 256 * plan->config.cluster_m) * 4 * plan->config.cluster_m);
+    return max_f64(0.5,
+                   expected_units(p, WARPGROUP_ROWS) * WARPGROUP_ROWS / (expected_units(p, unit_rows) * unit_rows));
 }
 
 /* One K group of 128 in one block: bound by tensor cores and promotion, or by what L2 delivers. */

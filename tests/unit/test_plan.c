@@ -232,6 +232,20 @@ TEST(every_grouped_problem_gets_a_valid_plan)
     }
 }
 
+TEST(a_hint_beyond_all_rows_is_no_more_than_a_hint)
+{
+    const int64_t groups = 1 << 20, rows = 1 << 16;
+    dg_device_info device = h200();
+    dg_gemm_args args = grouped_question(DG_GEMM_PSUM, groups, 1, 16000, 32);
+    struct gemm_1d2d_plan plan;
+    args.a.shape[0] = args.sfa.shape[0] = args.d.shape[0] = rows;
+    args.expected_m = 2000;
+    struct gemm_problem p = problem_of(&args);
+    EXPECT(gemm_1d2d_refusal(&p, &device, false).s[0] == '\0');
+    gemm_1d2d_choose(&p, &device, 132, &plan);
+    EXPECT(plan.sched.tiles > 0 && plan.sched.tiles <= (rows / 64 + groups) * plan.sched.n_tiles);
+}
+
 TEST(every_tile_that_can_be_asked_for_is_valid)
 {
     dg_device_info device = h200();
