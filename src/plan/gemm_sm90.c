@@ -417,6 +417,13 @@ bool gemm_1d2d_tile_at(int32_t index, struct gemm_1d2d_tile *tile)
     return rows < ROWS;
 }
 
+/* Not tiles so high that groups, which scatter by 30 %, hardly fill them. */
+static bool worth_a_try(const struct gemm_problem *p, const struct gemm_1d2d_tile *t)
+{
+    const bool scattered = p->groups.kind == GEMM_KIND_PSUM || p->groups.kind == GEMM_KIND_MASKED;
+    return !scattered || t->block_m * t->cluster_m <= round_up(span_rows(p) * 13 / 10 + 1, WARPGROUP_ROWS);
+}
+
 void gemm_1d2d_choose(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms,
                       struct gemm_1d2d_plan *plan)
 {
@@ -425,7 +432,7 @@ void gemm_1d2d_choose(const struct gemm_problem *p, const dg_device_info *device
     const int32_t least_n = p->n > 16 ? 32 : 16;
     plan->cycles = 1e300;
     for (int32_t i = 0; gemm_1d2d_tile_at(i, &t); ++i)
-        if (t.block_n >= least_n &&
+        if (t.block_n >= least_n && worth_a_try(p, &t) &&
             gemm_1d2d_plan_tile(p, device, num_sms, t.block_m, t.block_n, t.cluster_m, t.cluster_n, &candidate) &&
             candidate.cycles < plan->cycles)
             *plan = candidate;
