@@ -28,6 +28,12 @@ static bool grouped(const struct gemm_problem *p)
     return p->groups.kind != GEMM_KIND_DENSE;
 }
 
+/* Groups of any size, which the device alone knows. */
+static bool scattered(const struct gemm_problem *p)
+{
+    return p->groups.kind == GEMM_KIND_PSUM || p->groups.kind == GEMM_KIND_MASKED;
+}
+
 /* Rows of a typical span, as far as they are known: a mask's and an end's are not. */
 static int64_t span_rows(const struct gemm_problem *p)
 {
@@ -384,8 +390,7 @@ static double group_cycles(const struct gemm_1d2d_costs *cost, const struct gemm
 /* B comes from memory again where tiles of a group, of different heights, drift apart. */
 static bool loads_again(const struct gemm_problem *p, const struct gemm_1d2d_config *c)
 {
-    const bool scattered = p->groups.kind == GEMM_KIND_PSUM || p->groups.kind == GEMM_KIND_MASKED;
-    return scattered && expected_units(p, c->block_m * c->cluster_m) > 1.5 * (double)p->groups.groups;
+    return scattered(p) && expected_units(p, c->block_m * c->cluster_m) > 1.5 * (double)p->groups.groups;
 }
 
 double gemm_1d2d_predict(const struct gemm_1d2d_costs *cost, const struct gemm_problem *p,
@@ -420,8 +425,7 @@ bool gemm_1d2d_tile_at(int32_t index, struct gemm_1d2d_tile *tile)
 /* Not tiles so high that groups, which scatter by 30 %, hardly fill them. */
 static bool worth_a_try(const struct gemm_problem *p, const struct gemm_1d2d_tile *t)
 {
-    const bool scattered = p->groups.kind == GEMM_KIND_PSUM || p->groups.kind == GEMM_KIND_MASKED;
-    return !scattered || t->block_m * t->cluster_m <= round_up(span_rows(p) * 13 / 10 + 1, WARPGROUP_ROWS);
+    return !scattered(p) || t->block_m * t->cluster_m <= round_up(span_rows(p) * 13 / 10 + 1, WARPGROUP_ROWS);
 }
 
 void gemm_1d2d_choose(const struct gemm_problem *p, const dg_device_info *device, int32_t num_sms,
