@@ -1,5 +1,5 @@
 /*
- * sm90_fp8_gemm_1d2d: D[M,N] = C + A[M,K] @ B[N,K]^T on Hopper's tensor cores
+ * sm90_fp8_gemm_1d2d: D[M,N] = C + A[M,K] @ B[N,K]^T on Hopper's tensor cores; dense, or in groups of rows (KIND)
  *
  * A, B      FP8 E4M3, K contiguous, addressed by TMA.
  * sfa, sfb  scales 1x128 for A and 128x128 for B ("1d2d"), FP32 or packed UE8M0, any strides, read in place.
@@ -12,7 +12,10 @@
  *   producer warp 1   keeps a second ring full with scales, those of SPAN steps at a time: A's by TMA where they lie as
  *                     TMA can load them (SFA_TMA), else, as B's, 4 bytes a copy (cp.async). Per step instead of per
  *                     SPAN, copying, reporting and waiting cost a tenth of the whole
- *   math warpgroups   own 64 rows of the tile each (2 x 64 with BLOCK_M = 256): wgmma, promotion, store
+ *   producer warp 2   of grouped kinds: finds out on the device which tiles there are (common/spans.h), and tells the
+ *                     others through a ring of TILES
+ *   math warpgroups   own 64 rows of the tile each (2 x 64 with BLOCK_M = 256): wgmma, promotion, store. Rows that a
+ *                     group does not have are neither loaded (but for up to a box of them) nor stored
  *
  * One step of the ring is one scale group of 128 k. The tensor core sums its products into `partial`, which starts
  * from zero in each step; then acc += (sfa * sfb) * partial in FP32 ("promotion"). Hopper's FP8 tensor core keeps 13
@@ -27,7 +30,8 @@
  *   full    one arrival of the TMA thread, with the bytes to come; of scales, one of each lane that copied them, and
  *           with SFA_TMA another with the bytes
  *   empty   of a stage, one arrival per math warp of every block in the cluster: with multicast it may be overwritten
- *           only when no block of the cluster still reads it; of scales, one per math thread, which read them itself
+ *           only when no block of the cluster still reads it; of scales, one per math thread, which read them itself;
+ *           of a told tile, one per thread that looks at it
  *
  * Clusters of two blocks take neighbouring tiles and share one operand: each loads half of it and multicasts it to
  * both, which halves what the L2 cache must deliver.
