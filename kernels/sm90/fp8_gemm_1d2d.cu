@@ -647,6 +647,7 @@ DEVICE_FN void pass_tile(struct smem *s, int32_t k_blocks, struct place *place)
 #pragma unroll 1
     for (int32_t block = 0; block < k_blocks; ++block) {
         mbarrier_wait(&s->full[place->stages.stage], place->stages.phase);
+        warp_barrier(); /* no wgmma keeps lanes together here: one that still waits could miss the phase */
         release_stage(&s->empty[place->stages.stage]);
         ring_advance(&place->stages, STAGES);
         if (block % SPAN == 0) {
